@@ -21,6 +21,7 @@ from memory_pipeline.client.listing import Page
 from memory_pipeline.client.sharing import AgentAccess
 from memory_pipeline.client.tiers import TierStatistics, TierValue
 from memory_pipeline.domain.access import AccessEvent
+from memory_pipeline.domain.fields import RECORDS
 from memory_pipeline.domain.memories.record import DurableMemory
 from memory_pipeline.erasure import ErasureReport
 from memory_pipeline.memories.contexts import Context, Contexts
@@ -86,6 +87,9 @@ def page() -> str:
     lines: list[str] = []
     for cls, origin in _MAIN.items():
         lines += _class(cls, origin)
+    lines += ["## Arguments", "", "Arguments that several methods take, each by its name.", ""]
+    for record in RECORDS:
+        lines += [f"### {record.__name__}", "", *_described(record)]
     lines += ["## Results", "", "What the methods return.", ""]
     for cls in _RESULTS:
         lines += [f"### {cls.__name__}", "", *_described(cls), *_methods(cls, level=4)]
@@ -153,11 +157,19 @@ def _callable(name: str, function: Any) -> Iterator[str]:
         is_first_by_name = parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts
         if is_first_by_name and not any(one.kind is one.VAR_POSITIONAL for one in parameters[:place]):
             parts.append("*")
-        parts.append(_parameter(parameter))
+        parts += _named(parameter) if parameter.kind is parameter.VAR_KEYWORD else [_parameter(parameter)]
     line = f"{name}({', '.join(parts)}){returned}"
     if len(line) > _WIDTH:
         line = "\n".join([f"{name}(", *(f"    {part}," for part in parts), f"){returned}"])
     yield from ("```py", line, "```", "", *_text(inspect.getdoc(function) or ""))
+
+
+def _named(parameter: inspect.Parameter) -> list[str]:
+    """Return the arguments that a record stands for, as ``**filters: Unpack[SearchFilters]``."""
+    record = next((one for one in RECORDS if parameter.annotation == f"Unpack[{one.__name__}]"), None)
+    if record is None:
+        return [_parameter(parameter)]
+    return [f"{name}: {hint.__forward_arg__} = None" for name, hint in record.__annotations__.items()]
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
@@ -206,7 +218,7 @@ def _linked(name: str) -> str:
     """Return the name of a class, or of a method as ``Class.method``, with a link if this page describes it."""
     name = re.sub(r"^memory_pipeline\.(\w+\.)*(?=[A-Z])", "", name)
     owner, _, member = name.partition(".")
-    found = next((cls for cls in (*_MAIN, *_RESULTS) if cls.__name__ == owner), None)
+    found = next((cls for cls in (*_MAIN, *_RESULTS, *RECORDS) if cls.__name__ == owner), None)
     method = getattr(found, member, None) if member else None
     is_described = found is not None and (not member or inspect.isfunction(method) or inspect.ismethod(method))
     return f"[`{name}`](#{name.lower().replace('.', '')})" if is_described else f"`{name}`"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memory_pipeline.cli.common import Time, cli, common, lake_of, now_option, settings_of
+from memory_pipeline.cli.common import cli, lake_of, settings_of
 from memory_pipeline.cli.terminal import progress
+from memory_pipeline.cli.verbs import command
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError, counted, shown
 from memory_pipeline.rendering import plain, to_json
@@ -21,19 +22,14 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
 
 
-@cli.command()
-@click.option("--asset", metavar="ASSET", help="Run only the checks of this asset, e.g. messages or daily_summaries.")
-@click.option("--from", "since", type=Time(), metavar="DATE", help="First day to check.")
-@click.option("--to", "until", type=Time(), metavar="DATE", help="Last day to check (included).")
-@now_option
-@common
+@command(cli)
 def check(
-    asset: str | None,
-    since: datetime | None,
-    until: datetime | None,
-    now: datetime | None,
     root: str | None,
     as_json: bool,
+    asset: str | None = None,
+    first: datetime | None = None,
+    last: datetime | None = None,
+    now: datetime | None = None,
 ) -> None:
     """Check the integrity of the lake. Runs Dagster's asset checks without Dagster and writes nothing.
 
@@ -48,6 +44,12 @@ def check(
     Exit code: 0 all checks passed, or there are only warnings
                1 a check failed
                2 invalid arguments, or the lake does not exist
+
+    Args:
+        asset: run only the checks of this asset, e.g. messages or daily_summaries.
+        first: first day to check.
+        last: last day to check (included).
+        now: the current time.
     """
     from memory_pipeline.checks import CheckContext, checks_of, run_checks
 
@@ -58,7 +60,7 @@ def check(
         accepted = ", ".join(dict.fromkeys(each.asset for each in checks_of()))
         raise InputError(f"--asset {shown(asset)} has no checks; accepted: {accepted}")
     moment = now or datetime.now(UTC)
-    look = CheckContext(lake, moment, _periods(lake, since, until, moment))
+    look = CheckContext(lake, moment, _periods(lake, first, last, moment))
     findings: list[Finding] = []
     with progress(quiet=as_json) as bar:
         bar.show("checks", 0, len(chosen))

@@ -14,11 +14,11 @@ from click.core import ParameterSource
 from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
 from memory_pipeline.domain.periods import FIRST_YEAR, LAST_YEAR
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.rendering import plain, to_json
+from memory_pipeline.rendering import plain, table_lines, to_json
 from memory_pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
@@ -267,9 +267,19 @@ def writer_options(command: Callable[..., Any], *, required: bool = False) -> Ca
     return agent_options(user(users), required=required)
 
 
+def changer_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of :func:`writer_options`, and --on-behalf-of for the agent that changes the memory."""
+    return writer_options(behalf_option(command))
+
+
 #: For commands that delete: they never take the default agent.
 required_agent_options = partial(agent_options, required=True)
 required_writer_options = partial(writer_options, required=True)
+
+
+def deleter_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of :func:`changer_options`, for commands that delete."""
+    return required_writer_options(behalf_option(command))
 
 
 def reader_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -308,29 +318,46 @@ def models_of(lake: Lake, *, is_fresh: bool = False) -> Models:
     return configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, clock, is_fresh=is_fresh)
 
 
+class Json(click.ParamType[object]):
+    """A value as JSON. What is not JSON is a text."""
+
+    name = "json"
+
+    def convert(self, value: Any, param: object, ctx: object) -> object:  # noqa: ARG002  # as in the base class
+        """Parse a value. Raise InputError if a JSON object repeats a key."""
+        try:
+            return read_json(value)
+        except RepeatedKeyError:
+            raise
+        except (ValueError, RecursionError):
+            return value
+
+
+def echo(record: object, lines: Iterable[str], *, as_json: bool, note: str = "") -> None:
+    """Print a result: as JSON, or its lines for people with a note on standard error."""
+    if as_json:
+        click.echo(to_json(record))
+        return
+    text = "\n".join(lines)
+    if text:
+        click.echo(plain(text))
+    if note:
+        click.echo(plain(note), err=True)
+
+
+def echo_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, nothing: str) -> None:
+    """Print records with the same keys: as JSON, or as a table."""
+    if as_json or not rows:
+        click.echo(to_json(rows) if as_json else plain(nothing), err=not as_json)
+        return
+    cells = [[", ".join(value) if isinstance(value, tuple) else value for value in row.values()] for row in rows]
+    echo_table(table_lines(list(rows[0]), cells))
+
+
 def echo_table(lines: Iterable[str]) -> None:
     """Print a table, of which the first line is the head."""
     for number, line in enumerate(lines):
         click.echo(line if number else click.style(line, bold=True))
-
-
-def json_or_text(text: str) -> object:
-    """Parse a text as JSON. Return the text itself if it is not JSON.
-
-    Raises:
-        InputError: a JSON object repeats a key.
-    """
-    try:
-        return read_json(text)
-    except RepeatedKeyError:
-        raise
-    except (ValueError, RecursionError):
-        return text
-
-
-def echo_written(memory_id: str, *, as_json: bool) -> None:
-    """Print the id of what was written."""
-    click.echo(to_json({"id": memory_id}) if as_json else f"written: {memory_id}")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

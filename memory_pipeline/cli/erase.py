@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from errno import EEXIST
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
@@ -20,18 +20,21 @@ from memory_pipeline.cli.common import (
     json_option,
     lake_of,
     models_of,
-    now_option,
     root_option,
     settings_of,
 )
 from memory_pipeline.cli.terminal import progress
+from memory_pipeline.cli.verbs import command
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.errors import InputError, counted, shown
 from memory_pipeline.operating_system import create_private
+from memory_pipeline.parameters import Within
 from memory_pipeline.rendering import expiration_lines, housekeeping_lines, to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from memory_pipeline.erasure import ErasureReport
     from memory_pipeline.erasure.forget import ErasurePreview
     from memory_pipeline.lake import Lake
@@ -44,48 +47,28 @@ _SHOWN = 10
 _FINDINGS = 50
 
 
-@cli.command()
-@id_option("--workspace", "workspace_id", "The workspace.", required=True)
-@id_option(
-    "--agent",
-    "agent_id",
-    "The agent. Alone: erase its whole memory. The environment names the agent of --conversation only.",
-)
-@click.option("--conversation", "conversation_id", metavar="ID", help="Erase one conversation of the agent.")
-@click.option(
-    "--person",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="Erase a person by name or user id. Repeat it for each name of the person.",
-)
-@click.option(
-    "--user",
-    "user_id",
-    metavar="ID",
-    help="Erase a user by id: the user's memory, and the user's part of groups. With --conversation: only that one.",
-)
-@click.option(
-    "--receipt",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="New file for the receipt, outside of the lake. [default: ./erasure-TIME.json]",
-)
-@click.option("--dry-run", is_flag=True, help="Print what would be erased; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@now_option
-@common
+def _erasure_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    agent = id_option(
+        "--agent",
+        "agent_id",
+        "The agent. Alone: erase its whole memory. The environment names the agent of --conversation only.",
+    )
+    return id_option("--workspace", "workspace_id", "The workspace.", required=True)(agent(common(function)))
+
+
+@command(cli, _erasure_options)
 def forget(
     workspace_id: str,
     agent_id: str | None,
-    conversation_id: str | None,
-    names: tuple[str, ...],
-    user_id: str | None,
-    receipt: Path | None,
-    dry_run: bool,
-    yes: bool,
-    now: datetime | None,
     root: str | None,
     as_json: bool,
+    conversation: str | None = None,
+    person: Sequence[str] = (),
+    user: str | None = None,
+    receipt: Path | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
+    now: datetime | None = None,
 ) -> None:
     """Erase an agent, a conversation, a user or a person. Writes a receipt.
 
@@ -113,14 +96,23 @@ def forget(
     Exit code 1, also with --dry-run: the subject was never known here. One that was erased before is erased again.
 
     The receipt contains the erased names, so keep it outside of the lake. `memory-pipeline verify-erasure` reads it.
+
+    Args:
+        conversation: erase one conversation of the agent.
+        person: erase a person by name or user id. Give it for each name of the person.
+        user: erase a user by id: the user's memory, and the user's part of groups. With --conversation: only that one.
+        receipt: new file for the receipt, outside of the lake. [default: ./erasure-TIME.json]
+        dry_run: print what would be erased; change nothing.
+        yes: do not ask for confirmation.
+        now: the time of the erasure.
     """
     from memory_pipeline.erasure import forget as forget_subject
     from memory_pipeline.erasure import preview
     from memory_pipeline.erasure.forget import is_known
 
-    if conversation_id is None and is_from_environment("agent_id"):
+    if conversation is None and is_from_environment("agent_id"):
         agent_id = None  # what is erased must not depend on a forgotten variable
-    subject = _subject(workspace_id, agent_id, conversation_id, names, user_id)
+    subject = _subject(workspace_id, agent_id, conversation, person, user)
     lake = lake_of(settings_of(root))
     moment = now or datetime.now(UTC)
     if yes and dry_run:
@@ -218,7 +210,7 @@ def _subject(
     workspace_id: str,
     agent_id: str | None,
     conversation_id: str | None,
-    names: tuple[str, ...],
+    names: Sequence[str],
     user_id: str | None,
 ) -> Subject:
     if names and conversation_id is not None:
@@ -292,20 +284,14 @@ def _receipt_text(done: ErasureReport, path: Path) -> str:
     return "\n".join([*lines, f"receipt: {path}", f"to verify: memory-pipeline verify-erasure {path}"])
 
 
-@cli.command()
-@click.option("--dry-run", is_flag=True, help="Print what would be deleted and why; delete nothing.")
-@click.option(
-    "--grace",
-    "grace_minutes",
-    type=click.IntRange(0, 60 * 24 * 30),
-    default=0,
-    show_default=True,
-    metavar="MINUTES",
-    help="Keep replaced files this long, for other programs that may read them. Readers of this package need 0.",
-)
-@now_option
-@common
-def expire(dry_run: bool, grace_minutes: int, now: datetime | None, root: str | None, as_json: bool) -> None:
+@command(cli)
+def expire(
+    root: str | None,
+    as_json: bool,
+    dry_run: bool = False,
+    grace: Annotated[int, Within(0, 60 * 24 * 30)] = 0,
+    now: datetime | None = None,
+) -> None:
     """Delete memory that is past its retention. Deletes it from tables, index, old versions and disk.
 
     `retention` in config/workspaces.yaml sets a plan (free, starter, pro, standard) or durations of your own; see
@@ -320,6 +306,12 @@ def expire(dry_run: bool, grace_minutes: int, now: datetime | None, root: str | 
     Afterwards it does what `memory-pipeline vacuum` does, with or without a retention plan.
 
     Safe to repeat and to interrupt. The Dagster job `expire_memory` does the same every night.
+
+    Args:
+        dry_run: print what would be deleted and why; delete nothing.
+        grace: keep replaced files so many minutes, for other programs that may read them. Readers of this package need
+            0.
+        now: the current time.
     """
     from memory_pipeline.lake.orphans import AGE
     from memory_pipeline.steps.housekeeping import clean_files
@@ -327,10 +319,10 @@ def expire(dry_run: bool, grace_minutes: int, now: datetime | None, root: str | 
 
     settings = settings_of(root)
     lake = lake_of(settings)
-    grace = timedelta(minutes=grace_minutes)
-    done = delete_expired(lake, lake.start, now or datetime.now(UTC), dry_run=dry_run, grace=grace)
+    kept = timedelta(minutes=grace)
+    done = delete_expired(lake, lake.start, now or datetime.now(UTC), dry_run=dry_run, grace=kept)
     # By the clock, not by --now: other processes may be writing.
-    cleaned = clean_files(lake, datetime.now(UTC), age=max(grace, AGE), dry_run=dry_run)
+    cleaned = clean_files(lake, datetime.now(UTC), age=max(kept, AGE), dry_run=dry_run)
     if as_json:
         record = asdict(replace(done, periods={}))
         del record["periods"]
@@ -339,19 +331,10 @@ def expire(dry_run: bool, grace_minutes: int, now: datetime | None, root: str | 
         click.echo("\n".join([*expiration_lines(done, dry_run=dry_run), *housekeeping_lines(cleaned, dry_run=dry_run)]))
 
 
-@cli.command()
-@click.option("--dry-run", is_flag=True, help="Print what would be deleted; delete nothing.")
-@click.option(
-    "--older-than",
-    "minutes",
-    type=click.IntRange(0, 60 * 24 * 365),
-    default=60,
-    show_default=True,
-    metavar="MINUTES",
-    help="Delete files replaced this long ago (full hours for tables). Open readers may still use newer ones.",
-)
-@common
-def vacuum(dry_run: bool, minutes: int, root: str | None, as_json: bool) -> None:
+@command(cli)
+def vacuum(
+    root: str | None, as_json: bool, dry_run: bool = False, older_than: Annotated[int, Within(0, 60 * 24 * 365)] = 60
+) -> None:
     """Delete unused files, and compact small files of the index.
 
     Each run replaces files of tables and index; the replaced files stay for readers that are already open. `vacuum`
@@ -365,11 +348,16 @@ def vacuum(dry_run: bool, minutes: int, root: str | None, as_json: bool) -> None
 
     Safe to repeat, to interrupt and to run beside readers and writers. The Dagster job `expire_memory` does the same
     every night, and `memory-pipeline run` once a day.
+
+    Args:
+        dry_run: print what would be deleted; delete nothing.
+        older_than: delete files replaced so many minutes ago (full hours for tables). Open readers may still use newer
+            ones.
     """
     from memory_pipeline.steps.housekeeping import clean_files
 
     lake = lake_of(settings_of(root))
-    cleaned = clean_files(lake, datetime.now(UTC), age=timedelta(minutes=minutes), dry_run=dry_run)
+    cleaned = clean_files(lake, datetime.now(UTC), age=timedelta(minutes=older_than), dry_run=dry_run)
     if as_json:
         record = {"dry_run": dry_run, **asdict(cleaned.gone), **_record(cleaned), "seconds": cleaned.seconds}
         click.echo(to_json(record))

@@ -5,24 +5,21 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, replace
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from memory_pipeline.cli.common import (
-    Time,
     cli,
-    common,
     echo_table,
     json_option,
     lake_of,
     models_of,
-    now_option,
     root_option,
     settings_of,
 )
 from memory_pipeline.cli.terminal import progress
+from memory_pipeline.cli.verbs import command
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError, shown
@@ -40,30 +37,21 @@ from memory_pipeline.rendering import (
 from memory_pipeline.settings import Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from memory_pipeline.lake import Lake
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
 
 
-@cli.command()
-@click.option("--from", "since", type=Time(), metavar="DATE", help="First day to recompute, with all coarser grains.")
-@click.option("--to", "until", type=Time(), metavar="DATE", help="Last day to recompute (included).")
-@click.option(
-    "--fresh",
-    "is_fresh",
-    is_flag=True,
-    help="With --from and --to: ask models again, also for what they have answered, and store the new answers.",
-)
-@click.option("--estimate", is_flag=True, help="Print expected model calls and their cost; change nothing.")
-@now_option
-@common
+@command(cli)
 def run(
-    since: datetime | None,
-    until: datetime | None,
-    is_fresh: bool,
-    estimate: bool,
-    now: datetime | None,
     root: str | None,
     as_json: bool,
+    first: datetime | None = None,
+    last: datetime | None = None,
+    fresh: bool = False,
+    estimate: bool = False,
+    now: datetime | None = None,
 ) -> None:
     """Process pending data, in this process.
 
@@ -76,6 +64,13 @@ def run(
     spent, rules take over or the data waits; the next run retries. --estimate counts completion calls exactly unless
     answers are so long that they are split; tokens, cost and embedding calls, which depend on the number of facts, are
     estimates.
+
+    Args:
+        first: first day to recompute, with all coarser grains.
+        last: last day to recompute (included).
+        fresh: with --from and --to: ask models again, also for what they have answered, and store the new answers.
+        estimate: print expected model calls and their cost; change nothing.
+        now: the current time.
     """
     from memory_pipeline.in_process import run_all
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
@@ -84,13 +79,13 @@ def run(
 
     settings = settings_of(root)
     lake = lake_of(settings)
-    between = _between(lake, since, until)
-    if is_fresh and (between is None or estimate):
+    between = _between(lake, first, last)
+    if fresh and (between is None or estimate):
         raise InputError("--fresh needs --from and --to, and does not go together with --estimate")
     if estimate:
         _estimate(settings, now or datetime.now(UTC), between, as_json=as_json)
         return
-    models = models_of(lake, is_fresh=is_fresh)
+    models = models_of(lake, is_fresh=fresh)
     done: list[RunResult | Promotion] = []
     started = time.monotonic()
     with progress(quiet=as_json) as bar:
@@ -154,15 +149,16 @@ def _between(lake: Lake, since: datetime | None, until: datetime | None) -> tupl
     )
 
 
-@cli.command()
-@now_option
-@common
-def status(now: datetime | None, root: str | None, as_json: bool) -> None:
+@command(cli)
+def status(root: str | None, as_json: bool, now: datetime | None = None) -> None:
     """Count the periods of each grain.
 
     Existing periods have rows. Pending periods are due; missing ones are pending and were never computed; open ones
     have data but have not ended. A coarser grain becomes pending once the finer one is computed. The line
     "consolidation" counts days as periods, and changes of memories as rows.
+
+    Args:
+        now: the current time.
     """
     from memory_pipeline.steps.consolidation.days import night_status
     from memory_pipeline.steps.scheduling.planner import grain_status
@@ -193,23 +189,16 @@ def demo(root: str | None, as_json: bool) -> None:
         show_demo(replace(settings, root=root or "./demo-lake"), as_json=as_json)
 
 
-@cli.command("consolidate")
-@click.option("--dry-run", is_flag=True, help="Print the changes and their reasons; change nothing.")
-@click.option("--from", "since", type=Time(), metavar="DATE", help="First day to consolidate again.")
-@click.option("--to", "until", type=Time(), metavar="DATE", help="Last day to consolidate again (included).")
-@click.option("--workspace", "workspace_id", metavar="ID", help="Only agents of this workspace.")
-@click.option("--agent", "agent_id", metavar="ID", help="Only this agent.")
-@now_option
-@common
+@command(cli, name="consolidate")
 def consolidate_memories(
-    dry_run: bool,
-    since: datetime | None,
-    until: datetime | None,
-    workspace_id: str | None,
-    agent_id: str | None,
-    now: datetime | None,
     root: str | None,
     as_json: bool,
+    dry_run: bool = False,
+    first: datetime | None = None,
+    last: datetime | None = None,
+    workspace: str | None = None,
+    agent: str | None = None,
+    now: datetime | None = None,
 ) -> None:
     """Consolidate durable memories. Merges duplicates, resolves contradictions and archives stale memories.
 
@@ -235,26 +224,33 @@ def consolidate_memories(
     first, which also consolidates pending days. Dagster does so every night (`memory_consolidation_nightly`). With
     --workspace or --agent, the days stay pending for all other agents. If a model is configured, --dry-run calls it
     too; its answers are cached for the run that follows.
+
+    Args:
+        dry_run: print the changes and their reasons; change nothing.
+        first: first day to consolidate again.
+        last: last day to consolidate again (included).
+        workspace: only agents of this workspace.
+        agent: only this agent.
+        now: the current time.
     """
     from memory_pipeline.steps.consolidation.consolidate import consolidate
     from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
     from memory_pipeline.steps.scheduling.planner import journal_hours
 
-    if (since is None) != (until is None):
+    if (first is None) != (last is None):
         raise InputError("--from and --to go together; give both, or neither to process pending days")
-    if agent_id is not None and workspace_id is None:
+    if agent is not None and workspace is None:
         raise InputError("--agent needs --workspace; agent ids are unique only within a workspace")
-    settings = settings_of(root)
-    lake = lake_of(settings)
+    lake = lake_of(settings_of(root))
     moment = now or datetime.now(UTC)
-    if since is None or until is None:
+    if first is None or last is None:
         nights = pending_nights(lake, lake.start, moment)
     else:
-        _check(since.date(), until.date(), lake.start)
-        nights = nights_between(lake, since.date(), until.date(), moment)
+        _check(first.date(), last.date(), lake.start)
+        nights = nights_between(lake, first.date(), last.date(), moment)
         if not nights:
-            raise InputError(f"--from {since.date()} has not ended yet; give an earlier day")
-    scopes = None if workspace_id is None else _scopes(lake, workspace_id, agent_id)
+            raise InputError(f"--from {first.date()} has not ended yet; give an earlier day")
+    scopes = None if workspace is None else _scopes(lake, workspace, agent)
     unloaded = list(journal_hours(lake, lake.start, moment, scopes))
     with progress(quiet=as_json or dry_run):
         done = consolidate(lake, models_of(lake), nights, lake.start, scopes=scopes, dry_run=dry_run, explain=True)
@@ -310,26 +306,26 @@ def _record(done: ConsolidationReport, dry_run: bool) -> dict[str, Any]:
     }
 
 
-@cli.command()
-@click.option("--workspace", "workspace_id", help="With --agent: show the effective settings of that agent.")
-@click.option("--agent", "agent_id", help="The agent.")
-@click.option(
-    "--put",
-    "file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Validate FILE and store it as the configuration.",
-)
-@click.option("--example", is_flag=True, help="Print an example configuration that explains every key.")
-@common
+@command(cli)
 def config(
-    workspace_id: str | None, agent_id: str | None, file: Path | None, example: bool, root: str | None, as_json: bool
+    root: str | None,
+    as_json: bool,
+    workspace: str | None = None,
+    agent: str | None = None,
+    put: Path | None = None,
+    example: bool = False,
 ) -> None:
     """Show, validate or replace the lake's configuration.
 
     The file config/workspaces.yaml sets models, prompts, keys and budgets. Without options, validate and print it. With
     --workspace and --agent, print that agent's settings including inherited ones. API keys are references (env:NAME,
     file:/path), never literal values.
+
+    Args:
+        workspace: with --agent: show the effective settings of that agent.
+        agent: the agent.
+        put: validate this file and store it as the configuration.
+        example: print an example configuration that explains every key.
     """
     from memory_pipeline.configuration import EXAMPLE
     from memory_pipeline.domain.scopes import Scope
@@ -338,16 +334,16 @@ def config(
     if example:
         click.echo(EXAMPLE, nl=False)
         return
-    lake = lake_of(settings_of(root), must_exist=file is None)
-    if file is not None:
-        lake.put_configuration(file)
-        click.echo(to_json({"written": lake.storage.locate(CONFIGURATION)}) if as_json else f"{file} is now in use")
+    lake = lake_of(settings_of(root), must_exist=put is None)
+    if put is not None:
+        lake.put_configuration(put)
+        click.echo(to_json({"written": lake.storage.locate(CONFIGURATION)}) if as_json else f"{put} is now in use")
         return
     configuration = lake.configuration()
-    if (workspace_id is None) != (agent_id is None):
+    if (workspace is None) != (agent is None):
         raise InputError("--workspace and --agent go together; give both, or neither to print the file")
-    if workspace_id is not None and agent_id is not None:
-        click.echo(to_json(configuration.describe(Scope(workspace_id, agent_id))))
+    if workspace is not None and agent is not None:
+        click.echo(to_json(configuration.describe(Scope(workspace, agent))))
         return
     text = (lake.storage.read(CONFIGURATION) or b"").decode()
     if as_json:

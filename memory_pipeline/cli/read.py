@@ -7,44 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import Day, cli, common, is_from_environment, now_option, reader_options, scope_options
-from memory_pipeline.domain.facts import SOURCES, FactKind
-from memory_pipeline.domain.periods import Grain
+from memory_pipeline.cli.common import AgentMemory, cli, common, echo, is_from_environment, reader_options
+from memory_pipeline.cli.verbs import VerbCommand, verb
+from memory_pipeline.domain.facts import SOURCES
 from memory_pipeline.errors import InputError, counted
 from memory_pipeline.rendering import hit_lines, plain, to_json
 
 if TYPE_CHECKING:
-    from memory_pipeline.cli.common import AgentMemory, Command
     from memory_pipeline.reader.all_users import AllUsersReader
 
 
-MINIMUM_SCORE = click.option(
-    "--min-score",
-    "minimum_score",
-    type=float,
-    help="Minimum score, 0 to 1: how well a result fits QUERY. Default of search: none; of recall and inject: 0.11, "
-    "which nothing reaches if QUERY is about something else.",
+@cli.command(
+    cls=VerbCommand,
+    method="reader:MemoryReader.search_memory",
+    arguments={"query"},
+    without={"sources", "query_text"},
 )
-
-
-def filter_options(command: Command) -> Command:
-    """Add the filters of a search, except ages and kinds."""
-    for option in reversed(
-        [
-            click.option("--since", type=Day(), metavar="DATE", help="Earliest date (included)."),
-            click.option("--until", type=Day(), metavar="DATE", help="Latest date (included)."),
-            click.option("--person", help="Speaker or person mentioned; one word of the name is enough."),
-            click.option("--tag", help="Tag of the conversation."),
-            click.option("--min-importance", "minimum_importance", type=float, help="Minimum importance, 0 to 1."),
-            MINIMUM_SCORE,
-        ]
-    ):
-        command = option(command)
-    return command
-
-
-@cli.command()
-@click.argument("query", required=False)
 @reader_options
 @click.option(
     "--all-users",
@@ -53,16 +31,6 @@ def filter_options(command: Command) -> Command:
     "users. Nothing is ranked.",
 )
 @click.option(
-    "--grain",
-    default="working",
-    show_default=True,
-    type=click.Choice([grain.value for grain in Grain]),
-    help="Grain to search.",
-)
-@click.option("--min-days-ago", default=0.0, show_default=True, help="Minimum age in days.")
-@click.option("--max-days-ago", default=365.0, show_default=True, help="Maximum age in days.")
-@filter_options
-@click.option(
     "--source",
     "sources",
     multiple=True,
@@ -70,23 +38,10 @@ def filter_options(command: Command) -> Command:
     help="What to search: turns (what was said), memories (durable ones), contexts (their entries). May be repeated.  "
     "[default: all]",
 )
-@click.option("--kind", type=click.Choice([kind.value for kind in FactKind]), help="Kind of fact.")
-@click.option("--conversation", "conversation_id", help="Id of the conversation.")
-@click.option("--max-results", default=10, show_default=True, help="Maximum number of results, 1 to 100.")
-@click.option("--offset", default=0, show_default=True, help="Results to skip, e.g. 10 for the second page of 10.")
-@click.option("--explain", is_flag=True, help="Show the parts of each score.")
 @click.option("--full", is_flag=True, help="Show all lines of summaries.")
-@now_option
 @common
 def search(
-    query: str | None,
-    agent: AgentMemory,
-    all_users: bool,
-    min_days_ago: float,
-    max_days_ago: float,
-    full: bool,
-    as_json: bool,
-    **options: Any,
+    agent: AgentMemory, all_users: bool, full: bool, as_json: bool, sources: tuple[str, ...], **given: Any
 ) -> None:
     """Search an agent's memory for QUERY. Without QUERY, show the newest entries.
 
@@ -96,14 +51,12 @@ def search(
     Results match all given filters. --since replaces --max-days-ago, and --until replaces --min-days-ago. The age of a
     summary counts from the end of its period. Messages that the pipeline has not processed yet are found too.
     """
-    grain = options["grain"]
-    ages: dict[str, Any] = {"minimum_days_ago": min_days_ago, "maximum_days_ago": max_days_ago}
+    query = given.get("query")
     if all_users:
-        del options["minimum_score"], options["sources"]  # nothing is ranked
-        hits = _reader_of_all(agent, explain=options.pop("explain")).search_memory(query=query, **ages, **options)
+        found = {name: value for name, value in given.items() if name not in {"minimum_score", "explain"}}
+        hits = _reader_of_all(agent, explain=given["explain"]).search_memory(**found)
     else:
-        options["sources"] = options["sources"] or "all"
-        hits = agent.reader().search_memory(query=query, **ages, **options)
+        hits = agent.reader().search_memory(sources=sources or "all", **given)
     if as_json:
         click.echo(to_json({"total": hits.total, "offset": hits.offset, "older": hits.older, "hits": hits}))
     elif hits:
@@ -114,15 +67,15 @@ def search(
             click.echo(
                 f"… of {counted(hits.total, 'memory')}; see the next with --offset {hits.offset + len(hits)}", err=True
             )
-    elif query and hits.total and options.get("minimum_score"):
+    elif query and hits.total and given.get("minimum_score"):
         click.echo(
             f"no results: none of {counted(hits.total, 'memory')} of {agent} in range has a score of "
-            f"{options['minimum_score']:g}; lower --min-score",
+            f"{given['minimum_score']:g}; lower --min-score",
             err=True,
         )
     else:
         click.echo(
-            f"no results in {grain} memory of {agent}; memories that pass the filters: "
+            f"no results in {given['grain']} memory of {agent}; memories that pass the filters: "
             f"{hits.total:,}; raise --max-days-ago, compare the ids with `memory-pipeline agents`, or list the periods "
             "with `memory-pipeline status`",
             err=True,
@@ -142,33 +95,26 @@ def _reader_of_all(agent: AgentMemory, *, explain: bool) -> AllUsersReader:
     return AllUsersReader(agent.lake(), Scope(agent.workspace_id, agent.agent_id))
 
 
-@cli.command()
-@click.argument("query")
+@cli.command(cls=VerbCommand, method="reader:MemoryReader.recall", without={"exclude"})
 @reader_options
-@click.option("--max-tokens", default=1_000, show_default=True, help="Token budget, at 4 bytes a token.")
-@filter_options
-@now_option
 @common
-def recall(query: str, agent: AgentMemory, as_json: bool, **options: Any) -> None:
+def recall(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Collect memory about QUERY for a prompt. Reads all grains, within a token budget and without repetition.
 
     Facts come first. Points of summaries are added if no fact covers them.
     """
-    found = agent.reader().recall(query, **options)
-    if as_json:
-        click.echo(to_json({"tokens": found.tokens, "items": found}))
-    elif found:
-        click.echo(plain(str(found)))
-    else:
-        click.echo(
-            f"no memory of {agent} matches; compare the ids with `memory-pipeline agents`, or see "
-            "`memory-pipeline status`",
-            err=True,
-        )
+    found = agent.reader().recall(**given)
+    nothing = (
+        f"no memory of {agent} matches; compare the ids with `memory-pipeline agents`, or see `memory-pipeline status`"
+    )
+    echo({"tokens": found.tokens, "items": found}, [str(found)], as_json=as_json, note="" if found else nothing)
 
 
-@cli.command()
-@click.argument("query")
+@cli.command(
+    cls=VerbCommand,
+    method="reader:MemoryReader.inject_knowledge",
+    without={"documents", "exclude", "conversation"},
+)
 @click.option(
     "--document",
     "documents",
@@ -177,23 +123,8 @@ def recall(query: str, agent: AgentMemory, as_json: bool, **options: Any) -> Non
     help="A text file to include; may be repeated, most relevant first.",
 )
 @reader_options
-@click.option(
-    "--max-results", type=int, help="Maximum number of items, 1 to 50. [default: the configuration's, else 5]"
-)
-@click.option(
-    "--max-tokens", type=int, help="Token budget, at 4 bytes a token. [default: the configuration's, else 1000]"
-)
-@click.option("--speaker", help='Name of the speaker, to resolve "I".')
-@MINIMUM_SCORE
-@now_option
 @common
-def inject(
-    query: str,
-    documents: tuple[Path, ...],
-    agent: AgentMemory,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def inject(documents: tuple[Path, ...], agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Print a block of context for QUERY. It contains memories, summaries, graph facts and documents.
 
     The block is marked as recalled: if it comes back in a conversation, ingestion drops it. Set its size and the
@@ -204,7 +135,7 @@ def inject(
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--document cannot be read: {error}; give a readable UTF-8 text file") from None
     reader = agent.reader()
-    known = reader.inject_knowledge(query, snippets, **options)
+    known = reader.inject_knowledge(documents=snippets, **given)
     if as_json:
         record = {"block": known.block, "tokens": known.tokens, "left_out": known.left_out}
         click.echo(to_json({**record, "troubles": known.troubles, "parts": known.parts}))
@@ -214,14 +145,11 @@ def inject(
         click.echo(f"{source} failed and was skipped: {reason}", err=True)
 
 
-@cli.command()
-@click.argument("id")
-@scope_options
-@common
-def expand(id: str, agent: AgentMemory, as_json: bool) -> None:  # noqa: A002
-    """Show the sources of a summary or fact. ID is the id that search prints; the output ends with the messages.
-
-    ID#3 follows only point 3 of a summary; points count from 0.
-    """
-    node = agent.reader().expand(id)
-    click.echo(to_json(node) if as_json else "\n".join(node.lines()))
+verb(
+    cli,
+    "reader:MemoryReader.expand",
+    AgentMemory.reader,
+    lambda node: node.lines(),
+    help="Show the sources of a summary or fact, down to the messages. ID is the id that search prints.\n\n"
+    "ID#3 follows only point 3 of a summary; points count from 0.",
+)

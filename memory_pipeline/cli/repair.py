@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memory_pipeline.cli.common import cli, common, lake_of, models_of, now_option, settings_of
+from memory_pipeline.cli.common import cli, lake_of, models_of, settings_of
 from memory_pipeline.cli.terminal import progress
+from memory_pipeline.cli.verbs import command
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import LakeError
 from memory_pipeline.rendering import plain, to_json
@@ -25,11 +26,8 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.repair import Damage
 
 
-@cli.command()
-@click.option("--dry-run", is_flag=True, help="Print the damage and what would be rebuilt; change nothing.")
-@now_option
-@common
-def repair(dry_run: bool, now: datetime | None, root: str | None, as_json: bool) -> None:
+@command(cli)
+def repair(root: str | None, as_json: bool, dry_run: bool = False, now: datetime | None = None) -> None:
     """Rebuild damaged files from the remaining records.
 
     Reads the whole lake. Rebuilds missing and unreadable files, lost index tables, and partitions that fail
@@ -44,6 +42,10 @@ def repair(dry_run: bool, now: datetime | None, root: str | None, as_json: bool)
     Exit code: 0 no damage is left
                1 something is lost or still damaged, or a step failed; with --dry-run, something is damaged
                2 invalid arguments, or the lake does not exist
+
+    Args:
+        dry_run: print the damage and what would be rebuilt; change nothing.
+        now: the current time.
     """
     from memory_pipeline.lake.files.storage import MANIFEST, Storage
     from memory_pipeline.lake.lake import manifest_damage, restore_manifest

@@ -7,25 +7,21 @@ import os
 import signal
 import sys
 from importlib.metadata import version
-
-import click
+from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.cli.common import AgentMemory, agent_options, cli, root_option, timezone_option, user_option
+from memory_pipeline.cli.verbs import command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
-@cli.command()
-@agent_options
-@user_option
-@timezone_option
-@click.option("--allow-writing", is_flag=True, help="Let the client change memories and the graph.")
-@click.option(
-    "--max-tokens",
-    default=2_000,
-    show_default=True,
-    help="Token budget of one answer, at 4 bytes a token; at least 200.",
-)
-@root_option()
-def mcp(agent: AgentMemory, allow_writing: bool, max_tokens: int) -> None:
+def _options(function: Callable[..., Any]) -> Callable[..., Any]:
+    return agent_options(user_option(timezone_option(root_option()(function))))
+
+
+@command(cli, _options)
+def mcp(agent: AgentMemory, allow_writing: bool = False, max_tokens: int = 2_000) -> None:
     """Serve one agent's memory to an MCP client. The transport is standard input and output.
 
     Start a server for each user: --user decides whose memory the tools read and write, and no tool call can change it.
@@ -41,6 +37,10 @@ def mcp(agent: AgentMemory, allow_writing: bool, max_tokens: int) -> None:
                                         "--user", "u17"]}}}
 
     The server exits when the client disconnects. It logs to standard error.
+
+    Args:
+        allow_writing: let the client change memories and the graph.
+        max_tokens: token budget of one answer, at 4 bytes a token; at least 200.
     """
     from memory_pipeline.tools.mcp import MemoryServer
     from memory_pipeline.tools.tool import Access

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
@@ -11,16 +11,19 @@ from memory_pipeline.cli.common import (
     agent_options,
     cli,
     common,
-    echo_table,
+    echo,
+    echo_rows,
     id_option,
     lake_of,
     required_agent_options,
     settings_of,
 )
+from memory_pipeline.cli.verbs import command
 from memory_pipeline.domain.scopes import user_identity
 from memory_pipeline.domain.sessions import time_of
 from memory_pipeline.errors import InputError
-from memory_pipeline.rendering import plain, table_lines, to_json
+from memory_pipeline.parameters import Within
+from memory_pipeline.rendering import plain, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +62,7 @@ def list_(agent: AgentMemory, as_json: bool) -> None:
         }
         for (kind, name, identity), entries in sorted(found.items())
     ]
-    _echo(rows, as_json, "this agent has no sessions and no pools")
+    echo_rows(rows, as_json=as_json, nothing="this agent has no sessions and no pools")
 
 
 @sessions.command()
@@ -80,7 +83,7 @@ def show(session: str, agent: AgentMemory, as_json: bool) -> None:
         }
         for _, one in _of_session(agent, session)
     ]
-    _echo(rows, as_json, "there is no such session")
+    echo_rows(rows, as_json=as_json, nothing="there is no such session")
 
 
 @sessions.command()
@@ -91,32 +94,39 @@ def show(session: str, agent: AgentMemory, as_json: bool) -> None:
 def clear(session: str, agent: AgentMemory, as_json: bool) -> None:
     """Delete all entries of a SESSION, its short-term entries too. Saved copies stay."""
     count = sum(store.delete([one.entry]) for store, one in [*_of_session(agent, session)])
-    click.echo(to_json({"deleted": count}) if as_json else f"deleted: {count:,}")
+    echo({"deleted": count}, [f"deleted: {count:,}"], as_json=as_json)
 
 
-@sessions.command()
-@click.option("--workspace", "workspace_id", metavar="ID", help="Only agents of this workspace.")
-@click.option("--agent", "agent_id", metavar="ID", help="Only this agent.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of rows.")
-@common
-def stats(workspace_id: str | None, agent_id: str | None, limit: int, root: str | None, as_json: bool) -> None:
+@command(sessions)
+def stats(
+    root: str | None,
+    as_json: bool,
+    workspace: str | None = None,
+    agent: str | None = None,
+    limit: Annotated[int, Within(1, 10_000)] = 50,
+) -> None:
     """Show what sessions and pools take in each database, with the agents and users who have most.
 
     A row has the entries of an agent for a user, the bytes of their values, the accesses that count for promotion, and
     the last write. Without an agent it has pools that agents share; without an identity, entries of no user. Totals
     count all rows.
+
+    Args:
+        workspace: only agents of this workspace.
+        agent: only this agent.
+        limit: maximum number of rows.
     """
     from memory_pipeline.sessions.store import existing_stores
 
-    if agent_id is not None and workspace_id is None:
+    if agent is not None and workspace is None:
         raise InputError("--agent needs --workspace; agent ids are unique only within a workspace")
     found: list[dict[str, Any]] = [
         {
             "database": store.database.place,
-            **_usage_row(store.usage(workspace_id, agent_id)),
+            **_usage_row(store.usage(workspace, agent)),
             "users": [
-                {"workspace_id": workspace, "agent_id": agent, "identity": identity, **_usage_row(usage)}
-                for (workspace, agent, identity), usage in store.largest(workspace_id, agent_id, limit).items()
+                {"workspace_id": ids[0], "agent_id": ids[1], "identity": ids[2], **_usage_row(usage)}
+                for ids, usage in store.largest(workspace, agent, limit).items()
             ],
         }
         for store in existing_stores(lake_of(settings_of(root)))
@@ -127,7 +137,7 @@ def stats(workspace_id: str | None, agent_id: str | None, limit: int, root: str 
     for one in found:
         total = ", ".join(f"{name} {one[name]:,}" for name in ("entries", "bytes", "accesses"))
         click.echo(plain(f"{one['database']}: {total}"))
-        _echo(one["users"], as_json, "no entry matches")
+        echo_rows(one["users"], as_json=as_json, nothing="no entry matches")
         if sum(row["entries"] for row in one["users"]) < one["entries"]:
             click.echo("… more rows; raise --limit to see them", err=True)
 
@@ -152,10 +162,3 @@ def _of_session(agent: AgentMemory, session: str) -> Iterator[tuple[SessionStore
         is_session = not one.container.kind.is_pool and one.container.space == session
         if is_session and one.container.identity == identity:
             yield store, one
-
-
-def _echo(rows: list[dict[str, object]], as_json: bool, nothing: str) -> None:
-    if as_json or not rows:
-        click.echo(to_json(rows) if as_json else plain(nothing), err=not as_json)
-        return
-    echo_table(table_lines(list(rows[0]), [list(row.values()) for row in rows]))

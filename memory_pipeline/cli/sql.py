@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memory_pipeline.cli.common import cli, common, echo_table, lake_of, settings_of
+from memory_pipeline.cli.common import cli, echo_table, lake_of, settings_of
+from memory_pipeline.cli.verbs import command
 from memory_pipeline.errors import InputError, counted
 from memory_pipeline.rendering import table_lines, to_json
 
@@ -19,23 +20,16 @@ if TYPE_CHECKING:
 _SHOWN = 50
 
 
-@cli.command()
-@click.argument("model", required=False)
-@click.option("--run", "is_run", is_flag=True, help="Run MODEL on the lake and print its rows.")
-@click.option("--lineage", is_flag=True, help="Print the source columns of each column.")
-@click.option("--dag", is_flag=True, help="Print dependencies in build order, of MODEL or of all models.")
-@click.option("--build", is_flag=True, help="Build the mart MODEL and the marts it reads, in the lake's marts/.")
-@click.option("--full", is_flag=True, help="With --build: rebuild all months, not only those that changed.")
-@common
+@command(cli, arguments={"model"})
 def sql(
-    model: str | None,
-    is_run: bool,
-    lineage: bool,
-    dag: bool,
-    build: bool,
-    full: bool,
     root: str | None,
     as_json: bool,
+    model: str | None = None,
+    run: bool = False,
+    lineage: bool = False,
+    dag: bool = False,
+    build: bool = False,
+    full: bool = False,
 ) -> None:
     """Print the SQL of a MODEL of dbt_like_sql. Without MODEL, list all models.
 
@@ -47,11 +41,19 @@ def sql(
 
     Staging models read the lake's tables, marts read staging models, and tests read both. --run reads the current
     lake, whether or not the mart was built.
+
+    Args:
+        model: a model of staging, marts or tests.
+        run: run MODEL on the lake and print its rows.
+        lineage: print the source columns of each column.
+        dag: print dependencies in build order, of MODEL or of all models.
+        build: build the mart MODEL and the marts it reads, in the lake's marts/.
+        full: with --build: rebuild all months, not only those that changed.
     """
     from memory_pipeline.analytics import Warehouse, columns_of, read_catalog
 
     chosen = [
-        name for name, given in (("--run", is_run), ("--lineage", lineage), ("--dag", dag), ("--build", build)) if given
+        name for name, given in (("--run", run), ("--lineage", lineage), ("--dag", dag), ("--build", build)) if given
     ]
     if len(chosen) > 1:
         raise InputError(f"{' and '.join(chosen)} do not go together; give one of them")
@@ -78,7 +80,7 @@ def sql(
         read = f"{months}{counted(built.read, 'row')} read in {built.seconds:.1f} s"
         text = f"{model}: {counted(built.rows, 'row')}, {state}; {read}"
         click.echo(to_json(built) if as_json else text)
-    elif is_run:
+    elif run:
         _print_rows(Warehouse(lake_of(settings_of(root))).query(model), as_json=as_json)
     else:
         found = known.model(model)

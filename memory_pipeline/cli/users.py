@@ -11,33 +11,34 @@ from memory_pipeline.cli.common import (
     agent_options,
     cli,
     common,
-    echo_table,
+    echo,
+    echo_rows,
     lake_of,
     required_agent_options,
     settings_of,
 )
+from memory_pipeline.cli.verbs import command
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.rendering import plain, table_lines, to_json
+from memory_pipeline.rendering import to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from memory_pipeline.cli.common import AgentMemory
 
 
-@cli.command()
-@click.option("--workspace", "workspace_id", metavar="ID", help="Only agents of this workspace.")
-@common
-def agents(workspace_id: str | None, root: str | None, as_json: bool) -> None:
+@command(cli)
+def agents(root: str | None, as_json: bool, workspace: str | None = None) -> None:
     """List all agents of the lake.
 
     With the number of their users and groups, and their first and last activity. Times of records that the pipeline
     has not processed yet are rounded to the hour.
+
+    Args:
+        workspace: only agents of this workspace.
     """
     from memory_pipeline.reader.activity import activities, users_of
 
     lake = lake_of(settings_of(root))
-    known = [one for one in activities(lake) if workspace_id in {None, one.scope.workspace_id}]
+    known = [one for one in activities(lake) if workspace in {None, one.scope.workspace_id}]
     rows = []
     for own, group in groupby(known, key=lambda one: one.scope.own):
         scopes = list(group)
@@ -51,10 +52,7 @@ def agents(workspace_id: str | None, root: str | None, as_json: bool) -> None:
                 "last_at": max(one.last_at for one in scopes),
             }
         )
-    if as_json:
-        click.echo(to_json(rows))
-    else:
-        _show(rows, "there is no agent")
+    echo_rows(rows, as_json=as_json, nothing="there is no agent")
 
 
 @cli.command()
@@ -85,10 +83,10 @@ def users(agent: AgentMemory, as_json: bool) -> None:
         click.echo(to_json({"users": found, "groups": groups}))
         return
     unknown = "" if known else ": the agent is unknown, `memory-pipeline agents` lists all"
-    _show(found, f"{plain(str(agent))} has no user{unknown}")
+    echo_rows(found, as_json=False, nothing=f"{agent} has no user{unknown}")
     if groups:
         click.echo()
-        _show(groups, "")
+        echo_rows(groups, as_json=False, nothing="")
 
 
 @cli.group()
@@ -122,12 +120,4 @@ def remove(user: str, identity: str, agent: AgentMemory, as_json: bool) -> None:
         accepted = f"accepted: {known}" if known else "it has no members"
         raise InputError(f"user {shown(user)} is not a member of {shown(identity)}; {accepted}")
     left = lake.members.users_of(group)
-    click.echo(to_json({"users": left}) if as_json else plain(f"removed; members: {', '.join(left) or 'none'}"))
-
-
-def _show(rows: Sequence[Mapping[str, Any]], nothing: str) -> None:
-    if not rows:
-        click.echo(nothing, err=True)
-        return
-    cells = [[", ".join(value) if isinstance(value, tuple) else value for value in row.values()] for row in rows]
-    echo_table(table_lines(list(rows[0]), cells))
+    echo({"users": left}, [f"removed; members: {', '.join(left) or 'none'}"], as_json=as_json)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, Unpack
 
 from memory_pipeline.client.conversations import Conversations
 from memory_pipeline.client.facts import FactStore
@@ -16,6 +16,7 @@ from memory_pipeline.client.opened import clock
 from memory_pipeline.client.sharing import SharedMemory
 from memory_pipeline.client.tiers import LONG_TERM, TieredMemory, tiers_of
 from memory_pipeline.domain.chat_messages import answer_in, as_mapping
+from memory_pipeline.domain.fields import ConversationFilters, check_names
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import label_of
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.client.wrapping import Client
-    from memory_pipeline.domain.memories.record import DurableMemory
+    from memory_pipeline.domain.fields import NewMemoryFields
+    from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind
     from memory_pipeline.domain.periods import When
     from memory_pipeline.erasure import ErasureReport
     from memory_pipeline.graph import Graph
@@ -154,15 +156,12 @@ class Memory(TieredMemory, SharedMemory):
         query: str,
         limit: int = 10,
         *,
-        since: When | None = None,
-        until: When | None = None,
-        person: str | None = None,
-        tag: str | None = None,
         grain: Grain | str = Grain.WORKING,
         tiers: str | Sequence[str] = LONG_TERM,
         sources: str | Collection[str] = "all",
         minimum_score: float | None = None,
         now: When | None = None,
+        **filters: Unpack[ConversationFilters],
     ) -> Hits:
         """Return what was said and durable memories, of any age, best matches first, in one list.
 
@@ -171,30 +170,28 @@ class Memory(TieredMemory, SharedMemory):
         Args:
             query: at most 10,000 characters; blank for the newest of what was said.
             limit: 1 to 100 results.
-            since: time of the oldest message: a date, or a time with its zone, also as ISO 8601 text.
-            until: time of the newest message; a date includes its whole day. Durable memories have no range of time.
-            person: the speaker, or a name in the text.
-            tag: a tag of the conversation.
             grain: ``working`` for what was said; ``daily`` to ``yearly`` for summaries.
             tiers: ``all``, or some of ``session``, ``short_term``, ``long_term`` and ``shared``. Entries of sessions
-                and pools that share words with the query come first; the conditions above do not apply to them.
+                and pools that share words with the query come first; the filters do not apply to them.
             sources: some of ``turns`` (what was said), ``memories`` (durable memories, with values that were written to
                 the long-term tier, and promoted entries of sessions) and ``contexts`` (their entries); by default all.
             minimum_score: leave out hits of long-term memory with a lower score, 0 to 1; by default none.
             now: ignore everything after this time; by default the current time.
+            filters: see :class:`~memory_pipeline.domain.fields.ConversationFilters`. Durable memories have no range of
+                time.
 
         Raises:
             InputError: an argument is invalid.
         """
+        check_names(filters, ConversationFilters)
         count_of("limit", limit, 1, MAX_RESULTS)
         wanted = tiers_of(tiers)
         fresh = [] if wanted == (LONG_TERM,) else self._search_tiers(query, limit, wanted, now)
         if LONG_TERM not in wanted:
             return Hits(fresh, len(fresh))
         found = self.reader.search_memory(
-            grain, 0, MAX_DAYS_AGO, limit, query, since=since, until=until, person=person, tag=tag,
-            minimum_score=minimum_score, sources=sources, now=now,
-        )  # fmt: skip
+            grain, 0, MAX_DAYS_AGO, limit, query, minimum_score=minimum_score, sources=sources, now=now, **filters
+        )
         return Hits([*fresh, *found][:limit], found.total + len(fresh)) if fresh else found
 
     @one_read()
@@ -267,29 +264,25 @@ class Memory(TieredMemory, SharedMemory):
     def remember(
         self,
         text: str,
-        kind: str = "fact",
+        kind: MemoryKind | str = "fact",
         *,
-        memory_class: str | None = None,
-        outcome_success: bool | None = None,
-        tags: Sequence[str] = (),
         now: When | None = None,
+        **fields: Unpack[NewMemoryFields],
     ) -> str:
         """Store a durable memory; return its id. A text that is stored already counts as stated again.
 
         Args:
             text: the memory, at most 20,000 characters.
             kind: fact, preference, instruction, rule, decision or another kind of durable memory.
-            memory_class: ``factual``, or ``experiential`` for an attempt and its outcome.
-            outcome_success: whether the experience ended well; by default unknown.
-            tags: labels.
             now: the current time.
+            fields: see :class:`~memory_pipeline.domain.fields.NewMemoryFields`.
 
         Raises:
             InputError: an argument is invalid.
         """
-        return self.writer.remember(
-            text, kind, memory_class=memory_class, outcome_success=outcome_success, tags=_listed(tags), now=now
-        )
+        if "tags" in fields:
+            fields["tags"] = _listed(fields["tags"])
+        return self.writer.remember(text, kind, now=now, **fields)
 
     def history(self, id: str) -> tuple[DurableMemory, ...]:  # noqa: A002  # as in forget
         """Return all versions of a durable memory, oldest first; none if it is unknown.

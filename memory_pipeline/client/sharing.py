@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from memory_pipeline.client.opened import OpenedMemory
 from memory_pipeline.domain.access import AccessLevel, denial, is_member
+from memory_pipeline.domain.fields import ConversationFilters, check_names
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.sessions import DEFAULT_NAME, pool_container
 from memory_pipeline.errors import AccessDeniedError, shown
@@ -133,12 +134,9 @@ class SharedMemory(OpenedMemory, AccessWriter):
         user_id: str | None = None,
         limit: int = 10,
         *,
-        since: When | None = None,
-        until: When | None = None,
-        person: str | None = None,
-        tag: str | None = None,
         grain: Grain | str = Grain.WORKING,
         now: When | None = None,
+        **filters: Unpack[ConversationFilters],
     ) -> Hits:
         """Search the memory that another agent of the workspace shares with this one, best matches first.
 
@@ -149,18 +147,14 @@ class SharedMemory(OpenedMemory, AccessWriter):
             agent: the agent whose memory is searched.
             user_id: a user of that agent, whose memory is searched too, if it is shared.
             limit: 1 to 100 results.
-            since: time of the oldest result, as for :meth:`search`.
-            until: time of the newest result.
-            person: the speaker, or a name in the text.
-            tag: a tag of the conversation.
             grain: ``working`` for what was said; ``daily`` to ``yearly`` for summaries.
             now: ignore everything after this time; by default the current time. Access is that of the present.
+            filters: see :class:`~memory_pipeline.domain.fields.ConversationFilters`.
 
         Raises:
             AccessDeniedError: nothing is shared with this agent, or there is no such agent.
             InputError: an argument is invalid.
         """
-        return self.reader.of_agent(agent, user_id).search_memory(
-            grain, 0, MAX_DAYS_AGO, limit, query, since=since, until=until, person=person, tag=tag, now=now,
-            sources="all",
-        )  # fmt: skip
+        check_names(filters, ConversationFilters)
+        reader = self.reader.of_agent(agent, user_id)
+        return reader.search_memory(grain, 0, MAX_DAYS_AGO, limit, query, now=now, sources="all", **filters)

@@ -181,7 +181,10 @@ class Graph:
     def facts_about(self, name: str, *, limit: int = 100, at: When | None = None) -> Facts:
         """Return the facts with an entity as source or target, newest first.
 
-        `name` may be an alias. With `at`, return the facts that were valid at that time, as known today.
+        Args:
+            name: a name or an alias, in any case.
+            limit: 1 to 10,000.
+            at: only facts that were valid at this time, as known today.
 
         Raises:
             InputError: an argument is invalid.
@@ -200,8 +203,10 @@ class Graph:
     def history(self, subject: str, predicate: str | None = None, *, limit: int = 100) -> Facts:
         """Return all facts with a subject, including ended ones, in the order in which they began.
 
-        `subject` may be an alias. With `predicate`, return only facts with it. Above `limit`, the last ones are
-        returned.
+        Args:
+            subject: a name or an alias, in any case.
+            predicate: only facts with this predicate.
+            limit: 1 to 10,000. Of more, the last ones are returned.
 
         Raises:
             InputError: an argument is invalid.
@@ -225,8 +230,12 @@ class Graph:
     def neighbors(self, name: str, depth: int = 1, *, limit: int = 1_000) -> Neighbors:
         """Return the entities that facts connect to one, in either direction: nearest first, then by id.
 
-        A kind (``Anna is_a person``) is not a neighbour. Otherwise all entities of a kind would be neighbours. `name`
-        may be an alias; `depth` is 1 to 6 steps.
+        A kind (``Anna is_a person``) is not a neighbour. Otherwise all entities of a kind would be neighbours.
+
+        Args:
+            name: a name or an alias, in any case.
+            depth: maximum distance, 1 to 6 steps.
+            limit: 1 to 10,000.
 
         Raises:
             InputError: an argument is invalid.
@@ -271,11 +280,11 @@ class Graph:
         Args:
             query: the text.
             limit: 1 to 10,000; `total` of the result counts all facts around these entities.
-            speaker: name of the speaker, the meaning of "I"; ``User`` by default.
+            speaker: name of the speaker, whom "I" means; ``User`` by default.
             names: the entities in the text, if a model has found them.
             hops: how far to walk: 1 returns the facts of the entities, 2 also those of their neighbours, up to 3; 0
                 returns none.
-            at: return the facts that were valid at this time; by default the facts that are valid now.
+            at: only facts that were valid at this time; by default those that are valid now.
             now: the time from which ages count; the current time by default.
 
         Raises:
@@ -306,6 +315,11 @@ class Graph:
         Tables are ``facts`` (valid facts), ``history`` (also ended ones) and ``entities``. The columns of the first two
         are those of the table ``graph_facts`` and ``identity``; of the third, id, name, aliases, facts, first_seen and
         last_seen. `is_cut` of the result reports whether there were more than `max_rows`.
+
+        Args:
+            sql: the statement.
+            max_rows: maximum number of rows.
+            max_seconds: time limit in seconds.
 
         Raises:
             InputError: the statement is not allowed, fails, or exceeds `max_seconds`.

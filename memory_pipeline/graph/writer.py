@@ -85,10 +85,17 @@ class GraphWriter:
         weight: float | None = None,
         now: When | None = None,
     ) -> str:
-        """Assert a fact in place of another; return the id of the change. Arguments as in :meth:`insert`.
+        """Assert a fact in place of another; return the id of the change.
 
-        `replaces` is the object of the old fact. It is required for a multi-valued predicate; without it, the new fact
-        is added.
+        Args:
+            subject: as in :meth:`insert`.
+            predicate: such as ``lives_in``.
+            object: a name or a value.
+            replaces: the object of the old fact. It is required for a multi-valued predicate; without it, the new fact
+                is added.
+            confidence: how certain the fact is, 0 to 1.
+            weight: strength of the relationship, 0 to 1; by default it follows from the amount of evidence.
+            now: when the fact begins; the current time by default.
 
         Raises:
             InputError: an argument is invalid. Nothing was written.
@@ -103,9 +110,9 @@ class GraphWriter:
         *,
         now: When | None = None,
     ) -> str:
-        """End a fact at `now`; return the id of the change. The fact stays in the graph's history.
+        """End a fact; return the id of the change. The fact stays in the graph's history.
 
-        Without `object`, all facts with this subject and predicate end.
+        Without an object, all facts with this subject and predicate end.
 
         Raises:
             InputError: an argument is invalid. Nothing was written.

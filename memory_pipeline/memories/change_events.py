@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.graph.operations import MAX_TERM
 from memory_pipeline.domain.graph.triples import name_key
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.configuration import MemoriesSettings
+    from memory_pipeline.domain.fields import MemoryFilters
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.memories import Header, MemoryOverlay
@@ -59,18 +60,6 @@ _VALUE_LENGTH = 2_000
 _CONTROL = re.compile(r"[\x7f-\x9f]")
 
 
-class Filters(TypedDict):
-    """Filters that select memories; None matches any."""
-
-    kind: str | None
-    subject: str | None
-    predicate: str | None
-    object: str | None
-    tag: str | None
-    user_id: str | None
-    key: str | None
-
-
 class ChangeValidator:
     """Validates changes of one agent's memories."""
 
@@ -97,7 +86,7 @@ class ChangeValidator:
         snapshot = self._state.snapshot()
         return _header_of(snapshot, self._state.resolved(memory_reference(memory_id)))
 
-    def passing(self, filters: Filters) -> list[str]:
+    def passing(self, filters: MemoryFilters) -> list[str]:
         """Return the ids of all memories that match filters, without revoked and merged ones.
 
         Raises:

@@ -106,12 +106,18 @@ class Contexts:
     def create(
         self,
         name: str,
-        type: str = ContextType.AGENT_MEMORY,  # noqa: A002  # its usual name
+        type: ContextType | str = ContextType.AGENT_MEMORY,  # noqa: A002  # its usual name
         description: str | None = None,
         *,
         now: When | None = None,
     ) -> Context:
         """Create a context, or return it if it exists. For another agent, a new one needs the whole memory.
+
+        Args:
+            name: the name.
+            type: its purpose.
+            description: a sentence about its contents.
+            now: the time of the change.
 
         Raises:
             InputError: it exists with another type.
@@ -133,7 +139,7 @@ class Contexts:
 
     @_reading
     def list(self, *, now: When | None = None) -> Listed:
-        """Return all contexts by name, archived ones too, at `now`. For another agent, this needs the whole memory."""
+        """Return all contexts by name, archived ones too. For another agent, this needs the whole memory."""
         found = self._in(CONTEXTS, until_of(now, self._state.calendar)).values()
         contexts = [_context_of(one) for one in found if one.status is not Status.DEPRECATED]
         return sorted(contexts, key=lambda context: context.name)
@@ -141,9 +147,15 @@ class Contexts:
     def put(
         self, name: str, key: str, text: str, value: object = None, *, editor: str = AGENT, now: When | None = None
     ) -> str:
-        """Write an entry: new, or the next version of the one with that key. Return its id.
+        """Write an entry: new, or the next version of the one with that key; return its id.
 
-        `text` is what searches read. `value` is any JSON; None leaves that of an earlier version.
+        Args:
+            name: the context.
+            key: the key.
+            text: what searches read.
+            value: any JSON; without it, that of an earlier version stays.
+            editor: the author of the change.
+            now: the time of the change.
         """
         label_of("key", key)
         self._may_write("put", name)
@@ -163,23 +175,29 @@ class Contexts:
 
     @_reading
     def get(self, name: str, key: str) -> DurableMemory | None:
-        """Return the newest version of an entry, or None; none of an archived context is returned."""
+        """Return the newest version of an entry; None if it is unknown, or the context is archived."""
         self._known(name)
         return self._entry(name, key)
 
     @_reading
     def entries(self, name: str, *, now: When | None = None) -> Entries:
-        """Return the entries of a context at `now`, by key; none of an archived context."""
+        """Return the entries of a context, by key; none of an archived context."""
         found = self._in(self._name(name), until_of(now, self._state.calendar)).values()
         return sorted((one for one in found if one.is_active), key=lambda entry: (entry.key or "", entry.id))
 
     @_reading
     def search(self, name: str, query: str, max_results: int = 5) -> Matches:
-        """Return the best entries of a context for a query, best first; none of an archived context."""
+        """Return the best entries of a context for a query, best first; none of an archived context.
+
+        Args:
+            name: the context.
+            query: text to search for.
+            max_results: maximum number of results, 1 to 100.
+        """
         return self._search.search(query, max_results, context=self._name(name), hops=0)
 
     def archive(self, name: str, *, now: When | None = None) -> int:
-        """Take the entries out of all searches but that of the archive; return their number.
+        """Take the entries of a context out of all searches but that of the archive; return their number.
 
         Until :meth:`unarchive`, nothing can be put, removed or named by a snapshot.
         """
@@ -189,7 +207,7 @@ class Contexts:
         return self._switch(record, active, MemoryVerb.DEACTIVATE, reason, now) if record.is_active else 0
 
     def unarchive(self, name: str, *, now: When | None = None) -> int:
-        """Bring back the entries that :meth:`archive` has archived; return their number."""
+        """Bring back the entries of an archived context; return their number."""
         self._may_write("unarchive", name)
         record = self._known(name)
         archived = {
@@ -209,7 +227,7 @@ class Contexts:
 
     @_reading
     def snapshots(self, name: str) -> dict[str, datetime]:
-        """Return the time of each snapshot of a context by its label, UTC."""
+        """Return the snapshots of a context: the time of each, UTC, by its label."""
         return {label: event.event_at for label, event in self._snapshots(name).items()}
 
     def _snapshots(self, name: str) -> dict[str, MemoryEvent]:
@@ -217,7 +235,7 @@ class Contexts:
         return {str(json.loads(one.changes.value)): one for one in events if one.changes.value is not None}
 
     def restore(self, name: str, label: str, *, editor: str = AGENT, now: When | None = None) -> int:
-        """Bring the entries back to what they were at a snapshot; return the number of changed ones.
+        """Bring the entries of a context back to what they were at a snapshot; return the number of changed ones.
 
         It writes new versions, and revokes entries that are newer: the history keeps everything.
         """

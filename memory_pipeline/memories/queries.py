@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
+from memory_pipeline.domain.fields import ListFilters, MemoryFilters, Origin, check_names
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.decay import needs_review
@@ -22,6 +23,7 @@ from memory_pipeline.memories.snapshot import JoinedMemories
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Unpack
 
     import numpy as np
     from numpy.typing import NDArray
@@ -49,22 +51,6 @@ class HotIndex(TextLines[HotEntry]):
     """The hot index of an agent's durable memories, as text for a system prompt."""
 
 
-class Origin(TypedDict, total=False):
-    """Filters by how memories came about; None matches any. They precede limits and ranking, and are exact.
-
-    Attributes:
-        memory_class: ``factual``, or ``experiential`` for an attempt and its outcome.
-        outcome_success: whether experiences ended well; those with an unknown outcome match neither.
-        source_type: ``user``, ``system``, ``tool``, ``workflow`` or ``agent``.
-        context: the name of the context of which they are entries.
-    """
-
-    memory_class: str | None
-    outcome_success: bool | None
-    source_type: str | None
-    context: str | None
-
-
 class DurableMemories:
     """Durable memories of one or several scopes. New changes are visible at once. Safe to use from several threads.
 
@@ -75,10 +61,13 @@ class DurableMemories:
         self._state = state
 
     def get(self, id: str, *, now: When | None = None) -> DurableMemory | None:  # noqa: A002  # every store calls it so
-        """Return a memory, whatever its status, or None.
+        """Return a memory of any status with all its fields; None if it is unknown.
 
-        A merged memory is returned as it was; `superseded_by` names the memory it was merged into. `id` may be that of
-        one version (``memory:…#2``). `now` is the time at which to read it, by default the newest state.
+        A merged memory is returned as it was; ``superseded_by`` names the memory it was merged into.
+
+        Args:
+            id: the id of a memory, or of one version of it (``memory:…#2``).
+            now: the time at which to read it, by default the newest state.
 
         Raises:
             InputError: `id` is not the id of a memory, or `now` is not a time with a zone.
@@ -89,7 +78,11 @@ class DurableMemories:
         return next((one for one in self._state.history(memory_id, until) if one.version == version), None)
 
     def history(self, id: str, *, now: When | None = None) -> tuple[DurableMemory, ...]:  # noqa: A002  # as above
-        """Return all versions of a memory, oldest first; none if it is unknown. `now` as in :meth:`get`.
+        """Return all versions of a memory, oldest first, each with its editor; none if it is unknown.
+
+        Args:
+            id: the id of a memory.
+            now: as in :meth:`get`.
 
         Raises:
             InputError: `id` is not the id of a memory, or `now` is not a time with a zone.
@@ -97,7 +90,9 @@ class DurableMemories:
         return self._state.history(reference_of(id)[0], until_of(now, self._state.calendar))
 
     def explain(self, id: str) -> list[MemoryEvent]:  # noqa: A002  # as above
-        """Return the events of a memory, oldest first, including those that repeat it, and those of merged memories.
+        """Return all changes of a memory, oldest first, each with its editor and reason.
+
+        Those that repeat it, and those of merged memories, are included.
 
         Raises:
             InputError: `id` is not the id of a memory.
@@ -121,9 +116,11 @@ class DurableMemories:
     def hot_index(self, *, now: When | None = None) -> HotIndex:
         """Return the hot index: a line for each memory that the last consolidation selected, within its two limits.
 
-        A new memory enters the index at the next consolidation. A revoked one leaves it at once. The index of a user
-        has no instruction of another member of a group. With `now`, read the
-        index of the last consolidation before that time.
+        The lines are for every system prompt. A new memory enters the index at the next consolidation. A revoked one
+        leaves it at once. The index of a user has no instruction of another member of a group.
+
+        Args:
+            now: read the index of the last consolidation before this time.
 
         Raises:
             InputError: `now` is not a time with a zone.
@@ -168,29 +165,28 @@ class DurableMemories:
     def list(
         self,
         *,
-        kind: MemoryKind | str | None = None,
-        tag: str | None = None,
-        status: Status | str | None = Status.ACTIVE,
-        subject: str | None = None,
-        predicate: str | None = None,
-        object: str | None = None,  # noqa: A002  # the name in a triple
-        user_id: str | None = None,
+        status: Status | Literal["any"] | str | None = Status.ACTIVE,
         review: bool = False,
         limit: int = 100,
         now: When | None = None,
-        **origin: Unpack[Origin],
+        **filters: Unpack[ListFilters],
     ) -> Found:
-        """Return the newest `limit` (1 to 10,000) memories that match all conditions, newest first.
+        """Return the newest memories that match all conditions, newest first.
 
-        `status` is active, superseded, deprecated or archived; None for any. Subject, predicate and object match in any
-        case. `tag` is a label, `user_id` the user of a preference, `origin` as in :class:`Origin`. `review` selects
-        memories whose context rot is 0.7 or more: old, not used, unimportant. `now` as in :meth:`get`.
+        Args:
+            status: active, superseded (replaced), deprecated (forgotten), archived (faded), or any.
+            review: only memories to review, whose context rot is 0.7 or more: old, not used, unimportant.
+            limit: 1 to 10,000.
+            now: the time at which to read them; by default the newest state.
+            filters: see :class:`~memory_pipeline.domain.fields.ListFilters`.
 
         Raises:
             InputError: an argument is invalid.
         """
+        check_names(filters, ListFilters)
         count_of("limit", limit, 1, MAX_LISTED)
-        terms = _Conditions.of(kind, tag, status, subject, predicate, object, user_id, None)
+        terms = _Conditions.of(status, filters)
+        origin: Any = {name: filters.get(name) for name in Origin.__annotations__}
         terms = replace(terms, equal={**terms.equal, **values_of(origin)})
         until = until_of(now, self._state.calendar)
         top = self._state.snapshot(until)
@@ -202,24 +198,14 @@ class DurableMemories:
         at = datetime.now(UTC) if now is None else self._state.calendar.moment("now", now)
         return [memory for memory in found if needs_review(memory, at)][:limit]
 
-    def matching(
-        self,
-        *,
-        kind: MemoryKind | str | None = None,
-        tag: str | None = None,
-        status: Status | str | None = Status.ACTIVE,
-        subject: str | None = None,
-        predicate: str | None = None,
-        object: str | None = None,  # noqa: A002  # the name in a triple
-        user_id: str | None = None,
-        key: str | None = None,
-    ) -> Headers:
+    def matching(self, *, status: Status | str | None = Status.ACTIVE, **filters: Unpack[MemoryFilters]) -> Headers:
         """Return the headers of all memories that match, newest first. Arguments as in :meth:`list`.
 
         Raises:
             InputError: an argument is invalid.
         """
-        terms = _Conditions.of(kind, tag, status, subject, predicate, object, user_id, key)
+        check_names(filters, MemoryFilters)
+        terms = _Conditions.of(status, filters)
         return self._state.snapshot().headers(terms.mask, terms.fits)
 
     def page(
@@ -238,7 +224,7 @@ class DurableMemories:
         Raises:
             InputError: `now` is not a time with a zone.
         """
-        terms = _Conditions.of(None, None, Status.ACTIVE, None, None, None, None, None)
+        terms = _Conditions.of(Status.ACTIVE, {})
         until = until_of(now, self._state.calendar)
         top = self._state.snapshot(until)
         found = top.ids(
@@ -253,6 +239,11 @@ class DurableMemories:
 
     def about(self, subject: str, *, kind: MemoryKind | str | None = None, limit: int = 100) -> Found:
         """Return the active memories with a subject, in any case, including cold ones, newest first.
+
+        Args:
+            subject: the person or thing.
+            kind: only memories of this kind.
+            limit: 1 to 10,000.
 
         Raises:
             InputError: an argument is invalid.
@@ -295,7 +286,7 @@ class DurableMemories:
 
     def _preferences(self, user_id: str, key: str | None, now: When | None) -> dict[str, Any]:
         owner = _text("user_id", user_id)
-        terms = _Conditions.of(MemoryKind.PREFERENCE, None, Status.ACTIVE, None, None, None, owner, key)
+        terms = _Conditions.of(Status.ACTIVE, {"kind": MemoryKind.PREFERENCE, "user_id": owner, "key": key})
         top = self._state.snapshot(until_of(now, self._state.calendar))
         found = top.headers(terms.mask, terms.fits)
         memories = top.load([header.id for header in found if header.key is not None])
@@ -326,29 +317,22 @@ class _Conditions:
     tag: str | None
 
     @classmethod
-    def of(
-        cls,
-        kind: object,
-        tag: str | None,
-        status: object,
-        subject: str | None,
-        predicate: str | None,
-        value: str | None,
-        user_id: str | None,
-        key: str | None,
-    ) -> _Conditions:
+    def of(cls, status: object, filters: MemoryFilters) -> _Conditions:
+        kind, tag = filters.get("kind"), filters.get("tag")
+        texts = {
+            name: _text(name, value)
+            for name in ("predicate", "user_id", "key", "subject", "object")
+            if (value := filters.get(name)) is not None
+        }
         return cls(
             equal={
                 "kind": None if kind is None else MemoryKind.parse(kind).value,
-                "status": None if status is None else one_of(Status, "status", status).value,
-                "predicate": None if predicate is None else snake_case(_text("predicate", predicate)),
-                "user_id": None if user_id is None else _text("user_id", user_id),
-                "key": None if key is None else _text("key", key),
+                "status": None if status is None or status == "any" else one_of(Status, "status", status).value,
+                "predicate": snake_case(texts["predicate"]) if "predicate" in texts else None,
+                "user_id": texts.get("user_id"),
+                "key": texts.get("key"),
             },
-            called={
-                "subject": None if subject is None else name_key(_text("subject", subject)),
-                "object": None if value is None else name_key(_text("object", value)),
-            },
+            called={name: name_key(texts[name]) for name in ("subject", "object") if name in texts},
             tag=None if tag is None else " ".join(_text("tag", tag).split()),
         )
 
@@ -378,8 +362,7 @@ def values_of(origin: Origin) -> dict[str, Any]:
     Raises:
         InputError: a value is invalid.
     """
-    if unknown := origin.keys() - Origin.__annotations__.keys():
-        raise TypeError(f"unexpected argument {min(unknown)!r}")
+    check_names(origin, Origin)
     return Changes.of(origin).to_record()
 
 

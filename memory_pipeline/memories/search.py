@@ -39,13 +39,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.fields import Origin
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder, MemorySelector
     from memory_pipeline.domain.text.ranking import OwnName
     from memory_pipeline.graph import Graph, GraphFact
     from memory_pipeline.memories.joined import JoinedOverlays
-    from memory_pipeline.memories.queries import Found, Origin
+    from memory_pipeline.memories.queries import Found
     from memory_pipeline.memories.ranker import MemoryRanker
     from memory_pipeline.memories.snapshot import AnySnapshot
     from memory_pipeline.search.copies import Block
@@ -114,9 +115,14 @@ class MemorySearch(DurableMemories):
         self._selector = selector
 
     def about(self, subject: str, *, kind: MemoryKind | str | None = None, limit: int = 100) -> Found:
-        """Return the active memories with a subject, newest first; see :meth:`DurableMemories.about`.
+        """Return the active memories with a subject, in any case, newest first.
 
         The user's own name means the user too, unless another person has it.
+
+        Args:
+            subject: the person or thing.
+            kind: only memories of this kind.
+            limit: 1 to 10,000.
         """
         found = super().about(subject, kind=kind, limit=limit)
         own = self._own
@@ -144,15 +150,15 @@ class MemorySearch(DurableMemories):
 
         Args:
             query: text to search for, at most 10,000 characters; with a `vector` it may be blank.
-            max_results: 1 to 100.
-            kind: a kind of memory; all kinds by default.
-            tag: a label that the memories have.
+            max_results: maximum number of results, 1 to 100.
+            kind: only memories of this kind.
+            tag: only memories with this label.
             exclude: ids of memories that were shown before.
             hops: how far to walk the graph from the entities of a memory, 0 (not at all) to 3.
             minimum_score: leave out memories with a lower score, 0 to 1. A model that selects ignores it.
             vector: the vector of the question, from the lake's embedder; by default that of `query`.
             now: ignore everything after this time, and count ages from it; the current time by default.
-            origin: see :class:`~memory_pipeline.memories.queries.Origin`.
+            origin: see :class:`~memory_pipeline.domain.fields.Origin`.
 
         Raises:
             InputError: an argument is invalid, or `vector` has another dimension than the lake's embedder.

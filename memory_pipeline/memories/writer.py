@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.access import AccessLevel
 from memory_pipeline.domain.conversations import Admission
+from memory_pipeline.domain.fields import MemoryFields, MemoryFilters, NewMemoryFields, check_names
 from memory_pipeline.domain.memories.events import AGENT, STEP, MemoryVerb, key_of
 from memory_pipeline.domain.memories.record import CONTEXTS, MemoryKind, Status
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.journal import TOLERANCE, EventClock
-from memory_pipeline.memories.change_events import ChangeValidator, Filters, as_stored
+from memory_pipeline.memories.change_events import ChangeValidator, as_stored
 from memory_pipeline.overlay import one_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import date
+    from typing import Unpack
 
     from memory_pipeline.domain.access import AccessEvent
     from memory_pipeline.domain.memories.events import MemoryEvent
@@ -66,150 +68,100 @@ class MemoryEventWriter:
     def remember(
         self,
         content: str,
-        kind: str = MemoryKind.FACT,
+        kind: MemoryKind | str = MemoryKind.FACT,
         *,
-        title: str | None = None,
-        hook: str | None = None,
-        subject: str | None = None,
-        predicate: str | None = None,
-        object: str | None = None,  # noqa: A002  # the term's own name
-        importance: float | None = None,
-        confidence: float | None = None,
-        decay_rate: float | None = None,
-        is_point_in_time: bool | None = None,
-        memory_class: str | None = None,
-        outcome_success: bool | None = None,
-        source_type: str | None = None,
-        context: str | None = None,
-        key: str | None = None,
-        tags: Sequence[str] | None = None,
         editor: str = AGENT,
         now: When | None = None,
+        **fields: Unpack[NewMemoryFields],
     ) -> str:
         """Remember something durably; return the id of the memory.
 
-        Content that is known already in the same words, apart from case, punctuation and articles, is not added again.
-        Instead that memory gets a new version, and becomes active again if it was revoked.
+        Write a self-contained sentence, with names and dates. Content that is known already in the same words, apart
+        from case, punctuation and articles, is not added again. Instead that memory gets a new version, and becomes
+        active again if it was revoked.
 
         Args:
             content: text that can be understood by itself, at most 20,000 characters.
-            kind: fact, rule, instruction, observation, preference, procedure, reflection, decision, plan or
-                tool_output.
-            title: by default the first sentence of `content`.
-            hook: a line of at most 120 characters for the hot index; by default the beginning of `content`.
-            subject: the person or thing it is about; by default the name at the beginning of `content`, if any.
-            predicate: such as ``lives_in``; without any of the three, that of a fact in plain words, such as "Anna
-                lives in Porto."
-            object: a name or a value.
-            importance: 0 to 1; 0.5 by default.
-            confidence: how certain it is, 0 to 1; 1 by default.
-            decay_rate: how fast its relevance fades, per day since its last use; 0 by default.
-            is_point_in_time: whether it describes the state of a moment, which will soon change; by default as
-                configured.
-            memory_class: ``factual``, or ``experiential`` for an attempt and its outcome; by default factual
-                without an outcome.
-            outcome_success: whether the experience ended well; by default unknown.
-            source_type: what made it: ``user``, ``system``, ``tool``, ``workflow`` or ``agent``, the default. It stays.
-            context: the context of which it becomes an entry; see :attr:`contexts`.
-            key: of the entry. The next text with that key is its next version.
-            tags: labels.
+            kind: what sort of memory it is: fact, rule, instruction, observation, preference, procedure, reflection,
+                decision, plan or tool_output.
             editor: the author of the change.
             now: the time of the change; the current time by default.
+            fields: see :class:`~memory_pipeline.domain.fields.NewMemoryFields`.
 
         Raises:
             InputError: an argument is invalid, or the configuration does not allow this agent to keep that kind.
                 Nothing was written.
         """
-        fields = {
-            "content": content, "kind": kind, "title": title, "hook": hook, "subject": subject, "predicate": predicate,
-            "object": object, "importance": importance, "confidence": confidence, "decay_rate": decay_rate,
-            "is_point_in_time": is_point_in_time, "memory_class": memory_class, "outcome_success": outcome_success,
-            "source_type": source_type, "context": context, "key": key, "tags": tags,
-        }  # fmt: skip
-        return self._one(MemoryVerb.REMEMBER, None, fields, editor, None, now)
+        check_names(fields, NewMemoryFields)
+        return self._one(MemoryVerb.REMEMBER, None, {"content": content, "kind": kind, **fields}, editor, None, now)
 
     def update(
         self,
         id: str,  # noqa: A002  # the same name as in the reader
         content: str | None = None,
         *,
-        kind: str | None = None,
-        title: str | None = None,
-        hook: str | None = None,
-        subject: str | None = None,
-        predicate: str | None = None,
-        object: str | None = None,  # noqa: A002  # the term's own name
-        importance: float | None = None,
-        confidence: float | None = None,
-        decay_rate: float | None = None,
-        is_point_in_time: bool | None = None,
-        memory_class: str | None = None,
-        outcome_success: bool | None = None,
-        tags: Sequence[str] | None = None,
+        kind: MemoryKind | str | None = None,
         editor: str = AGENT,
         reason: str | None = None,
         now: When | None = None,
+        **fields: Unpack[MemoryFields],
     ) -> str:
-        """Write a new version of a memory; return its id. A revoked memory becomes active again.
+        """Write a new version of a memory; return its id. Old versions stay in the history.
 
-        Arguments are those of :meth:`remember`; None leaves a value unchanged. New `content` derives `title`, `hook`,
-        `subject`, `predicate` and `object` again, or removes them, unless they are given too. `tags` replaces all tags.
-        A memory that becomes factual loses its outcome.
+        What is not given stays as it is. New content derives title, hook, subject, predicate and object again, or
+        removes them, unless they are given too. A revoked memory becomes active again. A memory that becomes factual
+        loses its outcome.
+
+        Args:
+            id: the id of the memory.
+            content: the new content.
+            kind: the new kind.
+            editor: the author of the change.
+            reason: why, at most 500 characters; shown with the history.
+            now: the time of the change; the current time by default.
+            fields: see :class:`~memory_pipeline.domain.fields.MemoryFields`. Tags replace all tags.
 
         Raises:
             InputError: an argument is invalid, no change is given, the configuration does not allow this agent to keep
                 that kind, or this agent has no such memory. Nothing was written.
         """
-        fields = {
-            "content": content, "kind": kind, "title": title, "hook": hook, "subject": subject, "predicate": predicate,
-            "object": object, "importance": importance, "confidence": confidence, "decay_rate": decay_rate,
-            "is_point_in_time": is_point_in_time, "memory_class": memory_class, "outcome_success": outcome_success,
-            "tags": tags,
-        }  # fmt: skip
-        return self._one(MemoryVerb.UPDATE, id, fields, editor, reason, now)
+        check_names(fields, MemoryFields)
+        return self._one(MemoryVerb.UPDATE, id, {"content": content, "kind": kind, **fields}, editor, reason, now)
 
     def forget(
         self,
         id: str | None = None,  # noqa: A002  # as above
         *,
-        kind: str | None = None,
-        subject: str | None = None,
-        predicate: str | None = None,
-        object: str | None = None,  # noqa: A002  # as above
-        tag: str | None = None,
-        user_id: str | None = None,
-        key: str | None = None,
         editor: str = AGENT,
         reason: str | None = None,
         now: When | None = None,
+        **filters: Unpack[MemoryFilters],
     ) -> int:
-        """Revoke a memory, or all memories that match a filter; return the number.
+        """Revoke one memory, or all that match every filter; return the number.
 
         Revoked memories stay in the history. No search of memories finds them, not even of the archive, and recall
         leaves out sentences with the same words. Recall still finds a message that says more, and other searches of
-        conversations find all messages. To erase a person's data, use ``memory-pipeline forget``.
+        conversations find all messages. To erase what someone said from disk, use ``memory-pipeline forget``.
 
-        Give an `id` or filters, which are combined with AND. Subject and object match in any case. `user_id` and `key`
-        are those of a preference.
+        Args:
+            id: the id of a memory; or give filters, which are combined with AND.
+            editor: the author of the change.
+            reason: why, at most 500 characters; shown with the history.
+            now: the time of the change; the current time by default.
+            filters: see :class:`~memory_pipeline.domain.fields.MemoryFilters`.
 
         Raises:
             InputError: neither an id nor a filter is given, or both are; an argument is invalid; or this agent has no
                 such memory. Nothing was written.
         """
-        filters = Filters(
-            kind=kind,
-            subject=subject,
-            predicate=predicate,
-            object=object,
-            tag=tag,
-            user_id=as_stored(user_id),
-            key=as_stored(key),
-        )
+        check_names(filters, MemoryFilters)
+        filters = {**filters, "user_id": as_stored(filters.get("user_id")), "key": as_stored(filters.get("key"))}
         self._require_grant("forget")
         has_filter = any(value is not None for value in filters.values())
         if (id is None) is not has_filter:
             problem = "both are given" if has_filter else "neither is given"
-            raise InputError(f"forget takes an id, or a filter of {', '.join(filters)}; {problem}")
+            accepted = ", ".join(MemoryFilters.__annotations__)
+            raise InputError(f"forget takes an id, or a filter of {accepted}; {problem}")
         if id is None:
             found = self._validator.passing(filters)
         else:
@@ -219,7 +171,12 @@ class MemoryEventWriter:
         return len(found)
 
     def boost(self, id: str, amount: float = STEP, *, now: When | None = None) -> str:  # noqa: A002  # as above
-        """Raise a memory's importance by `amount`, up to 1; return its id.
+        """Raise a memory's importance, up to 1; return its id.
+
+        Args:
+            id: the id of the memory.
+            amount: how much, 0 to 1.
+            now: the time of the change.
 
         Raises:
             InputError: `amount` is not from 0 to 1, or this agent has no such memory. Nothing was written.
@@ -227,7 +184,12 @@ class MemoryEventWriter:
         return self._one(MemoryVerb.BOOST, id, {"amount": amount}, AGENT, None, now)
 
     def reduce(self, id: str, amount: float = STEP, *, now: When | None = None) -> str:  # noqa: A002  # as above
-        """Lower a memory's importance by `amount`, down to 0; return its id.
+        """Lower a memory's importance, down to 0; return its id.
+
+        Args:
+            id: the id of the memory.
+            amount: how much, 0 to 1.
+            now: the time of the change.
 
         Raises:
             InputError: `amount` is not from 0 to 1, or this agent has no such memory. Nothing was written.
@@ -271,8 +233,12 @@ class MemoryEventWriter:
     ) -> str:
         """Link a memory to another one, or change the weight of the link; return the id of the source.
 
-        `relation` is a name such as ``supports`` or ``caused_by``; two memories may have links of several relations.
-        `weight` is the strength of the relationship, 0 to 1.
+        Args:
+            source_id: the memory from which the link leads.
+            target_id: the memory to which it leads.
+            relation: a name such as ``supports`` or ``caused_by``; two memories may have links of several relations.
+            weight: strength of the relationship, 0 to 1.
+            now: the time of the change.
 
         Raises:
             InputError: an argument is invalid, or this agent has no such memories. Nothing was written.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from memory_pipeline.search.selection import Choice
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from memory_pipeline.domain.fields import FactFilters
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
@@ -80,16 +81,10 @@ class AllUsersReader:
         max_results: int = 10,
         query: str | None = None,
         *,
-        since: When | None = None,
-        until: When | None = None,
-        person: str | None = None,
-        kind: FactKind | str | None = None,
-        conversation_id: str | None = None,
-        tag: str | None = None,
-        minimum_importance: float | None = None,
         offset: int = 0,
         now: When | None = None,
         query_text: str | None = None,
+        **filters: Unpack[FactFilters],
     ) -> Hits:
         """Return the newest facts or summaries of one grain that hold all words of the query, as :class:`UserHit`.
 
@@ -100,18 +95,8 @@ class AllUsersReader:
             InputError: an argument is invalid, or the query has no word.
         """
         grain, calendar = Grain.parse(grain), self._lake.calendar
-        where = filter_of(
-            calendar,
-            calendar.moment("now", datetime.now(UTC) if now is None else now),
-            minimum_days_ago,
-            maximum_days_ago,
-            since,
-            until,
-            grain=grain,
-            kind=kind,
-            labels={"person": person, "conversation_id": conversation_id, "tag": tag},
-            minimum_importance=minimum_importance,
-        )
+        at = datetime.now(UTC) if now is None else now
+        where = filter_of(calendar, at, filters, grain, minimum_days_ago, maximum_days_ago)
         count_of("max_results", max_results, 1, MAX_RESULTS)
         limit = count_of("offset", offset, 0, MAX_OFFSET) + max_results
         text = validate_query(query, query_text)

@@ -7,9 +7,10 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack, cast
 
 from memory_pipeline.domain.capture import Capture, capture_in
+from memory_pipeline.domain.fields import PromptOptions, SearchFilters, check_names
 from memory_pipeline.domain.scopes import optional_label, user_identity
 from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
 from memory_pipeline.domain.values import count_of, share_of
@@ -24,7 +25,6 @@ from memory_pipeline.reader.packing.recall import choose, fitting
 from memory_pipeline.reader.packing.sources import RecallRequest
 from memory_pipeline.reader.proactive_recall import proactive_recall
 from memory_pipeline.search.arguments import (
-    MAX_DAYS_AGO,
     MAX_RESULTS,
     MAX_TOKENS,
     filter_of,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from memory_pipeline.configuration import Configuration
+    from memory_pipeline.domain.fields import FactFilters
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
@@ -75,15 +76,11 @@ class PromptReader:
         query: str,
         max_tokens: int = 1_000,
         *,
-        since: When | None = None,
-        until: When | None = None,
-        person: str | None = None,
-        tag: str | None = None,
-        minimum_importance: float | None = None,
         minimum_score: float | None = None,
         exclude: Collection[str] = (),
         hops: int = 1,
         now: When | None = None,
+        **filters: Unpack[SearchFilters],
     ) -> Recollection:
         """Return what memory holds about a question, best first, within one token budget.
 
@@ -94,19 +91,15 @@ class PromptReader:
         gives the same answer.
 
         Args:
-            query: at most 10,000 characters.
+            query: the question, at most 10,000 characters.
             max_tokens: budget of the answer's text, estimated at 4 bytes a token; at most a million.
-            since: time of the oldest result: a date in the reader's time zone, or a time with its zone, also as ISO
-                8601 text. The day of a summary's point must be in the range, or its whole period if it has no day.
-            until: time of the newest result; a date includes its whole day.
-            person: the speaker, or a name in the text.
-            tag: a tag of a conversation or of a durable memory; summaries have none.
-            minimum_importance: 0 to 1.
             minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default 0.11, as
                 in :meth:`search_memory`.
             exclude: ids of items that were shown before. They are left out in their other forms too.
             hops: steps in the graph from the entities of a durable memory, and along links between memories, 0 to 3.
             now: ignore everything after this time; by default the current time.
+            filters: see :class:`~memory_pipeline.domain.fields.SearchFilters`. The tag may also be one of a durable
+                memory; summaries have none.
 
         Raises:
             InputError: an argument is invalid.
@@ -117,10 +110,8 @@ class PromptReader:
             raise InputError("query is blank; expected a question. To list the newest memories, search without a query")
         count_of("max_tokens", max_tokens, 1, MAX_TOKENS)
         at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
-        where = filter_of(
-            self.local_calendar, at, 0, MAX_DAYS_AGO, since, until, kind=None, labels={"person": person, "tag": tag},
-            minimum_importance=minimum_importance,
-        )  # fmt: skip
+        check_names(filters, SearchFilters)
+        where = filter_of(self.local_calendar, at, cast("FactFilters", filters))
         count_of("hops", hops, 0, MAX_HOPS)
         floor = share_of("minimum_score", minimum_score, DEFAULT_FLOOR)
         request = RecallRequest(where, at, None if now is None else at, validate_ids("exclude", exclude), floor)
@@ -171,12 +162,8 @@ class PromptReader:
         *,
         max_results: int | None = None,
         max_tokens: int | None = None,
-        speaker: str | None = None,
-        hops: int = 1,
-        minimum_score: float | None = None,
-        exclude: Collection[str] = (),
-        conversation: Mapping[str, object] | None = None,
         now: When | None = None,
+        **options: Unpack[PromptOptions],
     ) -> InjectedContext:
         """Return context for a prompt: durable memories, facts, points of summaries, graph facts, and documents.
 
@@ -192,24 +179,15 @@ class PromptReader:
             max_results: number of items, 1 to 50; by default from the configuration (5).
             max_tokens: budget of the block, estimated at 4 bytes a token, 50 to a million; by default from the
                 configuration (1,000).
-            speaker: the person who asks; "I" in the query is this name.
-            hops: steps in the graph from the entities in the query, and along links between memories, 0 to 3.
-            minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default from the
-                configuration (0.11).
-            exclude: ids of items that were shown before. They are left out in their other forms too.
-            conversation: the conversation of the query, with ``conversation_id``, ``tags``, ``source`` or ``capture``
-                as for a write. If its capture is none, nothing is returned.
             now: ignore everything after this time; by default the current time.
+            options: see :class:`~memory_pipeline.domain.fields.PromptOptions`.
 
         Raises:
             InputError: an argument is invalid.
         """
         if max_results is not None:
             count_of("max_results", max_results, 1, MAX_PARTS)
-        return self._injected(
-            query, document_parts(documents), max_results, max_tokens, exclude, conversation, now, speaker, hops,
-            minimum_score,
-        )  # fmt: skip
+        return self._injected(query, document_parts(documents), max_results, max_tokens, now, options)
 
     @one_read()
     def context(
@@ -217,25 +195,23 @@ class PromptReader:
         query: str = "",
         max_tokens: int = 1_000,
         *,
-        conversation: Mapping[str, object] | None = None,
-        exclude: Collection[str] = (),
         now: When | None = None,
+        **options: Unpack[PromptOptions],
     ) -> InjectedContext:
         """Return the context for a prompt: what fits the query, as many items as the budget holds.
 
-        Lines of the hot index fill the rest. The other arguments are those of :meth:`inject_knowledge`.
+        Lines of the hot index fill the rest.
 
         Args:
             query: the user's message or question; blank for the hot index alone.
             max_tokens: budget of the block, 50 to a million.
-            conversation: the conversation of the query.
-            exclude: ids of items that were shown before.
             now: ignore everything after this time; by default the current time.
+            options: see :class:`~memory_pipeline.domain.fields.PromptOptions`.
 
         Raises:
             InputError: an argument is invalid.
         """
-        return self._injected(query, (), _MOST_ITEMS, max_tokens, exclude, conversation, now, is_filled=True)
+        return self._injected(query, (), _MOST_ITEMS, max_tokens, now, options, is_filled=True)
 
     def _injected(
         self,
@@ -243,23 +219,21 @@ class PromptReader:
         documents: Sequence[Recalled],
         most: int | None,
         max_tokens: int | None,
-        exclude: Collection[str],
-        conversation: Mapping[str, object] | None,
         now: When | None,
-        speaker: str | None = None,
-        hops: int = 1,
-        minimum_score: float | None = None,
+        options: PromptOptions,
         *,
         is_filled: bool = False,
     ) -> InjectedContext:
         """Return the context for a prompt; if `is_filled`, with lines of the hot index."""
+        check_names(options, PromptOptions)
         self._require_grant()
+        conversation, speaker, hops = options.get("conversation"), options.get("speaker"), options.get("hops", 1)
         if conversation is not None and self._capture_of(conversation) is Capture.NONE:
             return InjectedContext(
                 left_out=len(documents), troubles={"injection": "capture of the conversation is none"}
             )
         instant = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
-        excluded = validate_ids("exclude", exclude)
+        excluded = validate_ids("exclude", options.get("exclude", ()))
         optional_label("speaker", speaker)
         count_of("hops", hops, 0, MAX_HOPS)
         text = query_in(query)
@@ -271,10 +245,8 @@ class PromptReader:
             return InjectedContext(left_out=len(documents), troubles={"injection": reason})
         if text is None and not is_filled:
             return InjectedContext(left_out=len(documents), troubles={"injection": "query is blank"})
-        everything = filter_of(
-            self._lake.calendar, instant, 0, MAX_DAYS_AGO, None, None, kind=None, labels={}, minimum_importance=None
-        )
-        floor = share_of("minimum_score", minimum_score, settings.minimum_score)
+        everything = filter_of(self._lake.calendar, instant, {})
+        floor = share_of("minimum_score", options.get("minimum_score"), settings.minimum_score)
         request = RecallRequest(everything, instant, None if now is None else instant, excluded, floor)
         context = inject(
             text,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, Unpack, overload
 
-from memory_pipeline.domain.facts import CONTEXTS, TURNS, FactKind
+from memory_pipeline.domain.facts import CONTEXTS, TURNS
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.domain.scopes import Scope, optional_label
@@ -23,7 +23,6 @@ from memory_pipeline.reader.packing.sources import MemorySources
 from memory_pipeline.reader.prompts import PromptReader
 from memory_pipeline.reader.scope_states import ScopeStates
 from memory_pipeline.search.arguments import (
-    MAX_DAYS_AGO,
     MAX_OFFSET,
     MAX_RESULTS,
     filter_of,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from os import PathLike
 
+    from memory_pipeline.domain.fields import FactFilters
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.graph import Graph
@@ -220,19 +220,13 @@ class MemoryReader(PromptReader):
         max_results: int = 10,
         query: str | None = None,
         *,
-        since: When | None = None,
-        until: When | None = None,
-        person: str | None = None,
-        kind: FactKind | str | None = None,
-        conversation_id: str | None = None,
-        tag: str | None = None,
-        minimum_importance: float | None = None,
         minimum_score: float | None = None,
         offset: int = 0,
         explain: bool = False,
         now: When | None = None,
         sources: str | Collection[str] = (TURNS,),
         query_text: str | None = None,
+        **filters: Unpack[FactFilters],
     ) -> Hits:
         """Return the facts or summaries of one grain in a range of days.
 
@@ -245,19 +239,11 @@ class MemoryReader(PromptReader):
         hit.
 
         Args:
-            grain: working, daily, weekly, monthly, quarterly or yearly.
+            grain: working for what was said; daily, weekly, monthly, quarterly or yearly for summaries.
             minimum_days_ago: age in days of the newest result.
             maximum_days_ago: age in days of the oldest result, at most a century.
-            max_results: 1 to 100.
-            query: at most 10,000 characters; None or blank returns the newest.
-            since: time of the oldest result, in place of `maximum_days_ago`: a date in the reader's time zone, or a
-                time with its zone, also as ISO 8601 text. Summaries match if their period overlaps the range.
-            until: time of the newest result, in place of `minimum_days_ago`; a date includes its whole day.
-            person: the speaker, or a name in the text; one word of the name is enough. Case and accents are ignored.
-            kind: kind of fact: turn, statement, event, plan, preference, instruction or gist.
-            conversation_id: the conversation that a fact comes from.
-            tag: a tag of that conversation.
-            minimum_importance: 0 to 1.
+            max_results: maximum number of results, 1 to 100.
+            query: text to search for, at most 10,000 characters; without it, the newest are returned.
             minimum_score: leave out hits with a lower score, 0 to 1; by default none.
             offset: hits to skip, at most 10,000; 10 is the second page of 10.
             explain: add to each hit the parts of its score.
@@ -268,6 +254,8 @@ class MemoryReader(PromptReader):
                 made of it both match, the message is returned. Memories and entries need a query and the working grain.
                 The range of days does not apply to them, and none is found with `kind` or `conversation_id`.
             query_text: the earlier name of `query`.
+            filters: see :class:`~memory_pipeline.domain.fields.FactFilters`. ``since`` takes the place of
+                `maximum_days_ago`, and ``until`` that of `minimum_days_ago`.
 
         Raises:
             InputError: an argument is invalid.
@@ -275,18 +263,7 @@ class MemoryReader(PromptReader):
         """
         grain = Grain.parse(grain)
         at = self._lake.calendar.moment("now", _clock(now))
-        where = filter_of(
-            self._calendar_of(grain),
-            at,
-            minimum_days_ago,
-            maximum_days_ago,
-            since,
-            until,
-            grain=grain,
-            kind=kind,
-            labels={"person": person, "conversation_id": conversation_id, "tag": tag},
-            minimum_importance=minimum_importance,
-        )
+        where = filter_of(self._calendar_of(grain), at, filters, grain, minimum_days_ago, maximum_days_ago)
         floor = share_of("minimum_score", minimum_score, 0.0)
         count_of("max_results", max_results, 1, MAX_RESULTS)
         limit = count_of("offset", offset, 0, MAX_OFFSET) + max_results
@@ -297,7 +274,9 @@ class MemoryReader(PromptReader):
                 raise InputError("sources without turns need a query; to list durable memories, use memories.list")
             found = self._searcher.newest(grain, where, limit)
         else:
-            memories = wanted - {TURNS} if grain is Grain.WORKING and kind is None and conversation_id is None else ()
+            memories = (
+                wanted - {TURNS} if grain is Grain.WORKING and where.kind is where.conversation_id is None else ()
+            )
             undated = replace(where, since=None, until=None, ends_since=None, ends_until=None)
             entries = None if len(memories) > 1 else CONTEXTS in memories
             beside = (
@@ -321,10 +300,7 @@ class MemoryReader(PromptReader):
             InputError: an argument is invalid.
         """
         grain, calendar = Grain.parse(grain), self.local_calendar
-        where = filter_of(
-            calendar, _clock(None), 0, MAX_DAYS_AGO, since, until, grain=grain, kind=None, labels={},
-            minimum_importance=None,
-        )  # fmt: skip
+        where = filter_of(calendar, _clock(None), {"since": since, "until": until}, grain)
         found = self._searcher.newest(grain, where, count)
         return [Hit.of(grain, choice, self._calendar_of(grain)) for choice in found.choices]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import CLOCK_SKEW
 from memory_pipeline.domain.facts import SOURCES, FactKind
+from memory_pipeline.domain.fields import FactFilters, check_names
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import MAX_ID, optional_label
 from memory_pipeline.domain.text.recalled_text import without_recalled
@@ -17,8 +18,6 @@ from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.index.filters import Filter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from memory_pipeline.domain.periods import Calendar, When
 
 MAX_DAYS_AGO = 36_525  # a century
@@ -30,22 +29,17 @@ MAX_TOKENS = 1_000_000
 def filter_of(
     calendar: Calendar,
     now: When,
-    minimum_days_ago: float,
-    maximum_days_ago: float,
-    since: When | None,
-    until: When | None,
-    *,
+    filters: FactFilters,
     grain: Grain = Grain.WORKING,
-    kind: FactKind | str | None,
-    labels: Mapping[str, str | None],
-    minimum_importance: float | None,
+    minimum_days_ago: float = 0,
+    maximum_days_ago: float = MAX_DAYS_AGO,
 ) -> Filter:
     """Return the filter of a search. Raise InputError if an argument is invalid.
 
-    The arguments are those of :meth:`MemoryReader.search_memory`; `labels` are person, conversation_id and tag. Results
-    that end after `now` are left out.
+    The arguments are those of :meth:`MemoryReader.search_memory`. Results that end after `now` are left out.
     """
-    now = calendar.moment("now", now)
+    check_names(filters, FactFilters)
+    now, since, until = calendar.moment("now", now), filters.get("since"), filters.get("until")
     for name, days in (("minimum_days_ago", minimum_days_ago), ("maximum_days_ago", maximum_days_ago)):
         whole = isinstance(days, int) and not isinstance(days, bool)
         if not whole and not (isinstance(days, float) and math.isfinite(days)):
@@ -64,16 +58,17 @@ def filter_of(
     newest = now - timedelta(days=minimum_days_ago) if last is None and minimum_days_ago else now + CLOCK_SKEW
     if grain is not Grain.WORKING:
         newest = min(newest, calendar.bounds(calendar.last_closed(grain, now))[1])
-    for name, label in labels.items():
-        optional_label(name, label)
+    kind, importance = filters.get("kind"), filters.get("minimum_importance")
     return Filter(
         since=first,
         until=last,
         ends_since=now - timedelta(days=maximum_days_ago) if first is None else None,
         ends_until=newest,
         kind=None if kind is None else one_of(FactKind, "kind", kind),
-        minimum_importance=None if minimum_importance is None else share_of("minimum_importance", minimum_importance),
-        **labels,
+        minimum_importance=None if importance is None else share_of("minimum_importance", importance),
+        person=optional_label("person", filters.get("person")),
+        conversation_id=optional_label("conversation_id", filters.get("conversation_id")),
+        tag=optional_label("tag", filters.get("tag")),
     )
 
 

@@ -14,20 +14,20 @@ are bounded, say what they leave out, and contain the ids for ``get_memory``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from memory_pipeline.domain.graph.operations import MAX_TERM
 from memory_pipeline.errors import InputError
-from memory_pipeline.tools.memory_tools import FORGET, REMEMBER, UPDATE
+from memory_pipeline.parameters import Within, schema_of
+from memory_pipeline.tools.memory_tools import forget, remember, update_memory
 from memory_pipeline.tools.read_tools import reading_tools
 from memory_pipeline.tools.tool import (
     DEFAULT_TOKENS,
     Access,
-    Parameter,
     Tool,
     ToolResult,
     perform,
-    schema_of,
+    tool,
     writer_of,
 )
 from memory_pipeline.writer import GrantedWriter, MemoryWriter
@@ -37,16 +37,29 @@ if TYPE_CHECKING:
     from memory_pipeline.graph.writer import GraphWriter
     from memory_pipeline.reader import MemoryReader
 
+Term = Annotated[str, Within(1, MAX_TERM)]
 
-def _remember_fact(
+
+@tool("Add a fact to the graph", "adds", is_of_any_agent=False)
+def remember_fact(
     access: Access,
     *,
-    subject: str,
-    predicate: str,
-    object: str,  # noqa: A002  # the term's own name
-    replaces: str | None,
-    confidence: float,
+    subject: Term,
+    predicate: Term,
+    object: Term,  # noqa: A002  # the term's own name
+    replaces: Term | None = None,
+    confidence: Annotated[float, Within(0, 1)] = 1,
 ) -> str:
+    """Remember a plain fact as subject, predicate and object: Anna, lives_in, Porto. Where the predicate holds one
+    value at a time, the new one takes the place of the old, which is kept as history.
+
+    Args:
+        subject: Whom or what it is about: a name; User for the user, Agent for yourself.
+        predicate: The relation, in snake_case: lives_in, works_at, likes, has_sister.
+        object: Its value: a name, a place, a number.
+        replaces: The object that is no longer so, if the fact takes its place.
+        confidence: How sure it is, 0 to 1.
+    """
     graph, now = _graph_of(access), access.clock()
     if replaces and replaces.strip():
         graph.update(subject, predicate, object, replaces=replaces, confidence=confidence, now=now)
@@ -55,7 +68,16 @@ def _remember_fact(
     return "The fact is remembered; graph_facts finds it at once."
 
 
-def _forget_fact(access: Access, *, subject: str, predicate: str, object: str | None) -> str:  # noqa: A002
+@tool("End a fact of the graph", "removes", is_of_any_agent=False)
+def forget_fact(access: Access, *, subject: Term, predicate: Term, object: Term | None = None) -> str:  # noqa: A002
+    """Say that a fact no longer holds. It is kept as history. Without an object, all facts of subject and predicate
+    end.
+
+    Args:
+        subject: Whom or what it is about: a name; User for the user, Agent for yourself.
+        predicate: The relation, in snake_case: lives_in, works_at, likes, has_sister.
+        object: Its value; leave out for all.
+    """
     _graph_of(access).delete(subject, predicate, object, now=access.clock())
     return "The fact no longer holds; graph_facts shows it with include_history."
 
@@ -67,40 +89,7 @@ def _graph_of(access: Access) -> GraphWriter:
     return writer.graph
 
 
-def _term(name: str, description: str, *, is_required: bool = True) -> Parameter:
-    return Parameter(name, "string", description, is_required=is_required, least=1, most=MAX_TERM)
-
-
-_SUBJECT = _term("subject", "Whom or what it is about: a name; User for the user, Agent for yourself.")
-_PREDICATE = _term("predicate", "The relation, in snake_case: lives_in, works_at, likes, has_sister.")
-
-REMEMBER_FACT = Tool(
-    "remember_fact",
-    "Add a fact to the graph",
-    "Remember a plain fact as subject, predicate and object: Anna, lives_in, Porto. Where the predicate holds one "
-    "value at a time, the new one takes the place of the old, which is kept as history.",
-    (
-        _SUBJECT,
-        _PREDICATE,
-        _term("object", "Its value: a name, a place, a number."),
-        _term("replaces", "The object that is no longer so, if the fact takes its place.", is_required=False),
-        Parameter("confidence", "number", "How sure it is, 0 to 1.", 1, most=1),
-    ),
-    _remember_fact,
-    "adds",
-)
-
-FORGET_FACT = Tool(
-    "forget_fact",
-    "End a fact of the graph",
-    "Say that a fact no longer holds. It is kept as history. Without an object, all facts of subject and predicate "
-    "end.",
-    (_SUBJECT, _PREDICATE, _term("object", "Its value; leave out for all.", is_required=False)),
-    _forget_fact,
-    "removes",
-)
-
-WRITING_TOOLS: Final = (REMEMBER, UPDATE, FORGET, REMEMBER_FACT, FORGET_FACT)
+WRITING_TOOLS: Final = (remember, update_memory, forget, remember_fact, forget_fact)
 
 
 class MemoryTools:

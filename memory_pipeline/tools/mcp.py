@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.summaries import summary_id
 from memory_pipeline.errors import InputError, require, shown
+from memory_pipeline.parameters import schema_of
 from memory_pipeline.tools.functions import tools_of
-from memory_pipeline.tools.read_tools import LIST, URI, entry_of, newest_summaries, uri_of
+from memory_pipeline.tools.read_tools import URI, entry_of, list_summaries, newest_summaries, uri_of
 from memory_pipeline.tools.texts import TextEntry, answer_text, line
-from memory_pipeline.tools.tool import Access, Tool, perform, schema_of
+from memory_pipeline.tools.tool import Access, Tool, perform
 
 require("mcp", "mcp")
 
@@ -66,7 +67,7 @@ class MemoryServer:
 
     def __init__(self, access: Access, version: str = "") -> None:
         self._access = access
-        self._tools = {tool.name: tool for tool in (*tools_of(access), LIST)}
+        self._tools = {tool.name: tool for tool in (*tools_of(access), list_summaries)}
         self._calls = _Calls()
         instructions = INSTRUCTIONS.format(agent=access.reader.scope.agent_id)
         if access.writer is not None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from memory_pipeline.domain.identity import MEMORY, MESSAGE
 from memory_pipeline.domain.memories.decay import warning
 from memory_pipeline.domain.memories.record import MAX_CONTENT, MAX_TITLE, MemoryKind, shortened
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.errors import InputError
+from memory_pipeline.parameters import Within
 from memory_pipeline.tools.texts import TextEntry, answer_text, line, lines
-from memory_pipeline.tools.tool import OTHER_OWNER, Access, Parameter, Tool, writer_of
+from memory_pipeline.tools.tool import Access, tool, writer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 _MOST_REASON, _MOST_ID = 500, 200
 _SHOWN_VERSIONS, _SHOWN_SOURCES = 10, 3
 _SHOWN_OF_REASON = 160
-_MOST_QUERY, _MOST_RESULTS = 2_000, 50
+MOST_QUERY, MOST_RESULTS = 2_000, 50
+
+Outcome = Literal["success", "failure"]
+MemoryId = Annotated[str, Within(1, _MOST_ID)]
+Reason = Annotated[str | None, Within(0, _MOST_REASON)]
 
 #: Whether an experience ended well, by what a model calls it.
 OUTCOMES: Final = {"success": True, "failure": False}
@@ -83,9 +88,27 @@ def _state_of(memory: DurableMemory) -> str:
     return f"{state}{why}, version {memory.version}"
 
 
-def _remember(
-    access: Access, *, text: str, kind: str, title: str | None, is_snapshot: bool, outcome: str | None
+@tool("Remember", "adds")
+def remember(
+    access: Access,
+    *,
+    text: Annotated[str, Within(1, MAX_CONTENT)],
+    kind: MemoryKind | str = MemoryKind.FACT,
+    title: Annotated[str | None, Within(0, MAX_TITLE)] = None,
+    outcome: Outcome | None = None,
+    is_snapshot: bool = False,
 ) -> str:
+    """Store a durable memory: an instruction, a preference, a decision, something learned, in one sentence that can be
+    understood by itself, with names and dates.
+
+    Args:
+        text: What to remember.
+        kind: What sort of thing it is: an instruction is what you were told always to do, a rule holds for everybody,
+            an observation is not sure.
+        title: What it is about, in a few words.
+        outcome: Outcome, if the text tells of an attempt.
+        is_snapshot: Whether it will soon change: a stock, a price, a status.
+    """
     writer, now = writer_of(access), access.clock()
     if not without_recalled(text).strip():
         return "Nothing was added: the text was recalled from memory, so it is stored already."
@@ -104,7 +127,21 @@ def _remember(
     return f"Remembered on {access.reader.local_calendar.day_of(now)} ({memory_id}); recall_memory finds it at once."
 
 
-def _update(access: Access, *, id: str, text: str | None, reason: str | None) -> str:  # noqa: A002  # its name
+@tool("Correct or confirm a memory", "adds")
+def update_memory(
+    access: Access,
+    *,
+    id: MemoryId,  # noqa: A002  # its name
+    text: Annotated[str | None, Within(0, MAX_CONTENT)] = None,
+    reason: Reason = None,
+) -> str:
+    """Correct a durable memory, or confirm that it still holds. What it said before is kept as history.
+
+    Args:
+        id: Its id, memory:…, as recall_memory gives it.
+        text: What it should say; leave out to confirm it as it is.
+        reason: Why, in a few words.
+    """
     writer, now, memory_id = writer_of(access), access.clock(), _own(access, id)
     if text is None or not text.strip():
         memory_id = writer.confirm(memory_id, reason=reason or None, now=now)
@@ -113,7 +150,15 @@ def _update(access: Access, *, id: str, text: str | None, reason: str | None) ->
     return f"Corrected ({memory_id}); what it said before is kept as history."
 
 
-def _forget(access: Access, *, id: str, reason: str | None) -> str:  # noqa: A002  # as above
+@tool("Revoke a memory", "removes")
+def forget(access: Access, *, id: MemoryId, reason: Reason = None) -> str:  # noqa: A002  # as above
+    """Revoke a durable memory that was wrong or is no longer wanted. Use update_memory where something else is true
+    instead.
+
+    Args:
+        id: Its id, memory:…, as recall_memory gives it.
+        reason: Why, in a few words.
+    """
     count = writer_of(access).forget(_own(access, id), reason=reason or None, now=access.clock())
     if not count:
         return "It was revoked already."
@@ -131,7 +176,20 @@ def experiences_text(access: Access, query: str, outcome: str) -> str:
     )
 
 
-def _search_archive(access: Access, *, query: str, max_results: int) -> str:
+@tool("Search the archive", is_of_any_agent=False)
+def search_archive(
+    access: Access,
+    *,
+    query: Annotated[str, Within(1, MOST_QUERY)],
+    max_results: Annotated[int, Within(1, MOST_RESULTS)] = 10,
+) -> str:
+    """Search archived memories: old, unused or contradicted ones, which recall_memory does not show. Use it when
+    recall_memory finds nothing, or to learn what was believed before.
+
+    Args:
+        query: What to look for, in words.
+        max_results: How many memories at most.
+    """
     now = access.clock()
     found = access.reader.memories.search_archive(query, max_results, now=now)
     if not found:
@@ -150,69 +208,3 @@ def _entries(access: Access, found: Iterable[RecalledMemory]) -> list[TextEntry]
         )
         for one in found
     ]
-
-
-_ID = Parameter(
-    "id", "string", "Its id, memory:…, as recall_memory gives it.", is_required=True, least=1, most=_MOST_ID
-)
-_REASON = Parameter("reason", "string", "Why, in a few words.", most=_MOST_REASON)
-
-REMEMBER = Tool(
-    "remember",
-    "Remember",
-    "Store a durable memory: an instruction, a preference, a decision, something learned, in one sentence that can be "
-    "understood by itself, with names and dates.",
-    (
-        Parameter("text", "string", "What to remember.", is_required=True, least=1, most=MAX_CONTENT),
-        Parameter(
-            "kind",
-            "string",
-            "What sort of thing it is: an instruction is what you were told always to do, a rule holds for everybody, "
-            "an observation is not sure.",
-            default=MemoryKind.FACT.value,
-            choices=tuple(kind.value for kind in MemoryKind),
-        ),
-        Parameter("title", "string", "What it is about, in a few words.", most=MAX_TITLE),
-        Parameter("outcome", "string", "Outcome, if the text tells of an attempt.", choices=tuple(OUTCOMES)),
-        Parameter("is_snapshot", "boolean", "Whether it will soon change: a stock, a price, a status.", False),
-        OTHER_OWNER,
-    ),
-    _remember,
-    "adds",
-)
-
-UPDATE = Tool(
-    "update_memory",
-    "Correct or confirm a memory",
-    "Correct a durable memory, or confirm that it still holds. What it said before is kept as history.",
-    (
-        _ID,
-        Parameter("text", "string", "What it should say; leave out to confirm it as it is.", most=MAX_CONTENT),
-        _REASON,
-        OTHER_OWNER,
-    ),
-    _update,
-    "adds",
-)
-
-FORGET = Tool(
-    "forget",
-    "Revoke a memory",
-    "Revoke a durable memory that was wrong or is no longer wanted. Use update_memory where something else is true "
-    "instead.",
-    (_ID, _REASON, OTHER_OWNER),
-    _forget,
-    "removes",
-)
-
-ARCHIVE = Tool(
-    "search_archive",
-    "Search the archive",
-    "Search archived memories: old, unused or contradicted ones, which recall_memory does not show. Use it when "
-    "recall_memory finds nothing, or to learn what was believed before.",
-    (
-        Parameter("query", "string", "What to look for, in words.", is_required=True, least=1, most=_MOST_QUERY),
-        Parameter("max_results", "integer", "How many memories at most.", 10, least=1, most=_MOST_RESULTS),
-    ),
-    _search_archive,
-)

@@ -92,9 +92,9 @@ def reader(root: str, models: Models) -> MemoryReader:
 
 def filtered(calendar: Calendar | None = None, now: datetime = NOON, **options: Any) -> Filter:
     """Return the filter of a search with these arguments and defaults for the others."""
-    labels = {name: options.pop(name, None) for name in LABELS}
-    others = {"minimum_days_ago": 0, "maximum_days_ago": 365, "since": None, "until": None, "kind": None}
-    return filter_of(calendar or Calendar(), now, **{**others, "minimum_importance": None, **options}, labels=labels)
+    ages = {"minimum_days_ago": 0, "maximum_days_ago": 365, "grain": Grain.WORKING}
+    given = {name: options.pop(name, default) for name, default in ages.items()}
+    return filter_of(calendar or Calendar(), now, options, **given)  # type: ignore[arg-type]  # any arguments
 
 
 def _case(value: object) -> str:

@@ -26,7 +26,7 @@ from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
-from memory_pipeline.tools.memory_tools import REMEMBER
+from memory_pipeline.tools.memory_tools import remember
 from memory_pipeline_tests.building import ACME, START, conversation, run, write
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def see_kind(lake: Lake) -> None:
     reader = MemoryReader(lake, ACME, default_models().embedder)
     assert [one.memory.id for one in reader.memories.search("Porto", kind="habit", now=NOW)] == [porto.id]
     assert HABIT in MemoriesSettings().kinds
-    assert any("habit" in (one.choices or ()) for one in REMEMBER.parameters)
+    assert any("habit" in (one.choices or ()) for one in remember.parameters)
     [option] = [one for one in commands.commands["remember"].params if one.name == "kind"]
     assert option.type.convert("habit", None, None) == "habit"
 
