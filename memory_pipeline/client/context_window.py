@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from memory_pipeline.client.memory import Memory
 
 _log = logging.getLogger(__name__)
-#: Messages that a summary leaves as they are.
-_KEPT = 10
+#: Messages that a summary leaves as they are, at most, and the part of the window that is its own.
+_KEPT, _RESERVED = 10, 4
 
 
 class Strategy(StrEnum):
     """What happens to older messages when the window is full.
 
     ``fifo`` drops the oldest. ``semantic`` drops those that matter least for the present topic. ``summarize`` replaces
-    all but the last ten by a summary, and then drops the oldest.
+    all but the last ten by a summary, or all but those that leave a quarter of the window to the summary.
     """
 
     FIFO = "fifo"
@@ -68,7 +68,8 @@ class ContextWindow:
             memory: where all messages are stored.
             max_tokens: limit of the contents of all messages.
             strategy: what leaves a full window. ``fifo``: the oldest messages. ``semantic``: those that matter least
-                for the present topic. ``summarize``: a summary replaces all but the last ten.
+                for the present topic. ``summarize``: a summary replaces all but the last ten, or all but those that
+                leave it a quarter of the window.
             conversation_id: the conversation, to continue it; by default a new one.
             count: returns the number of tokens of a text, as the model's tokenizer does. By default four characters are
                 a token.
@@ -122,8 +123,9 @@ class ContextWindow:
         self.messages, self._summarized, self._summary = [], [], None
 
     def _prune(self, now: datetime) -> None:
-        if self._strategy is Strategy.SUMMARIZE and len(self.messages) > _KEPT:
+        if self._strategy is Strategy.SUMMARIZE:
             self._summarize(now)
+            return
         sizes = [self._size(message) for message in self.messages]
         if self._strategy is Strategy.SEMANTIC:
             chosen = most_relevant([_text_of(message) for message in self.messages], sizes, self.max_tokens)
@@ -132,16 +134,22 @@ class ContextWindow:
         self.messages = [self.messages[place] for place in chosen]
 
     def _summarize(self, now: datetime) -> None:
-        """Replace all but the last messages by a summary, which stays if it fits before the newest of them."""
+        """Replace all but the last messages by a summary of all that have left, cut to the room that there is."""
         said = [message for message in self.messages if message is not self._summary]
-        last = said[-_KEPT:]
-        self._summarized += said[:-_KEPT]
+        sizes = [self._size(message) for message in said]
+        [first, *_] = newest(sizes, self.max_tokens - self.max_tokens // _RESERVED)[-_KEPT:] or [len(said) - 1]
+        self._summarized += said[:first]
         conversation = {"conversation_id": self.conversation_id, "messages": self._summarized}
-        self._summary = self._memory.writer.summarize(conversation, now=now)
-        room = self.max_tokens - (0 if self._summary is None else self._size(self._summary))
-        places = newest([self._size(message) for message in last], room)
-        is_shown = self._summary is not None and bool(places)
-        self.messages = [*([self._summary] if is_shown else []), *(last[place] for place in places if is_shown)] or last
+        summary = self._memory.writer.summarize(conversation, now=now)
+        self._summary = None if summary is None else self._cut(summary, self.max_tokens - sum(sizes[first:]))
+        self.messages = [*([] if self._summary is None else [self._summary]), *said[first:]]
+
+    def _cut(self, summary: dict[str, object], room: int) -> dict[str, object] | None:
+        """Return a summary without its oldest points, so that it fits; None if none of them fits."""
+        head, *points = str(summary["content"]).split("\n")
+        while points and self._count("\n".join([head, *points])) > room:
+            del points[0]
+        return {**summary, "content": "\n".join([head, *points])} if points else None
 
     def _size(self, message: object) -> int:
         return self._count(_text_of(message))

@@ -55,12 +55,24 @@ def test_a_summary_replaces_all_but_the_last_ten(memory: Memory) -> None:
     assert "Summary" not in "".join(hit.content for hit in memory.list("fact"))
 
 
-def test_a_summary_that_does_not_fit_is_left_out(memory: Memory) -> None:
-    window = ContextWindow(memory, max_tokens=110, strategy="summarize")
-    for number in range(30):
+@pytest.mark.parametrize("repeats", [1, 8, 16])
+def test_a_summary_has_room_whatever_the_length_of_messages(memory: Memory, repeats: int) -> None:
+    window = ContextWindow(memory, max_tokens=240, strategy="summarize")
+    for number in range(1, 41):
+        window.add(f"Then I walked to the {number:2} houses. " * repeats, now=NOW + timedelta(minutes=number))
+        assert 0 < window.tokens <= 240
+        if number > len(window.messages):  # some have left
+            assert window.messages[0]["role"] == "system"
+            assert f"Summary of the {number + 1 - len(window.messages)} messages" in contents(window)[0]
+    assert number > len(window.messages)
+    assert contents(window)[-1].startswith("Then I walked to the 40 houses.")
+
+
+def test_without_room_for_a_summary_the_newest_message_stays(memory: Memory) -> None:
+    window = ContextWindow(memory, max_tokens=12, strategy="summarize")
+    for number in range(5):
         window.add(f"Then I walked to the {number:2} houses.", now=NOW + timedelta(minutes=number))  # 8 tokens
-        assert 0 < window.tokens <= 110
-    assert contents(window)[-1] == "Then I walked to the 29 houses."
+    assert contents(window) == ["Then I walked to the  4 houses."]
 
 
 def test_messages_on_the_topic_stay(memory: Memory) -> None:
