@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.json_text import read_json
-from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.messages import timestamp_of
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.evaluation.labels import (
@@ -232,7 +232,7 @@ def _jsonl_question(record: Mapping[str, Any], where: str) -> LabelledQuestion:
         evidence=tuple(dict.fromkeys(_citation(each) for each in evidence)),
         category=_category(record.get("category")),
         answer=_answer(record),
-        now=_time(record.get("now")),
+        now=None if record.get("now") is None else timestamp_of("now", record["now"]),
     )
 
 
@@ -272,18 +272,3 @@ def _category(value: object) -> str:
 def _answer(record: Mapping[str, Any]) -> str | None:
     answer = record.get("answer")
     return None if answer is None else str(answer).strip() or None
-
-
-def _time(value: object) -> datetime | None:
-    if value is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(value)  # type: ignore[arg-type]  # a value that is not text raises TypeError
-        if moment.tzinfo is None:
-            raise ValueError
-        Calendar().hour(moment)  # checks the range of years
-        return moment.astimezone(UTC)
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(
-            f"now {shown(value)} is not a time with a time zone; expected e.g. 2024-01-15T08:30:00+01:00"
-        ) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.errors import shown
+from memory_pipeline.errors import counted, shown
 from memory_pipeline.evaluation.labels import ADVERSARIAL
 from memory_pipeline.evaluation.metrics import NDCG_DEPTH
 
@@ -24,8 +24,8 @@ def report_lines(evaluation: Evaluation) -> Iterator[str]:
     """Yield the lines of a report for a terminal."""
     labels, overall = evaluation.labels, evaluation.overall
     adversarial = evaluation.adversarial.questions if evaluation.adversarial else 0
-    excluded = f", and {_count(adversarial, f'{ADVERSARIAL} one')}, reported separately" if adversarial else ""
-    yield f"{_size(labels)}; {_count(overall.questions, 'question')}{excluded}"
+    excluded = f", and {counted(adversarial, f'{ADVERSARIAL} one')}, reported separately" if adversarial else ""
+    yield f"{_size(labels)}; {counted(overall.questions, 'question')}{excluded}"
     yield ""
     alone = evaluation.turns_alone
     yield f"{'evidence found':<26}{'any':>18}{'all':>18}{'recall':>10}{'any, of turns alone':>22}"
@@ -83,11 +83,7 @@ def _sizes(labels: LabelledSet) -> dict[str, int]:
 
 def _size(labels: LabelledSet) -> str:
     sizes = _sizes(labels)
-    return ", ".join(_count(sizes[f"{name}s"], name) for name in ("agent", "conversation", "message"))
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"
+    return ", ".join(counted(sizes[f"{name}s"], name) for name in ("agent", "conversation", "message"))
 
 
 def _coverage_line(what: str, coverage: Coverage, alone: Coverage, scores: Scores) -> str:
@@ -119,7 +115,7 @@ def _category_lines(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _survival_lines(remains: Sequence[Remains]) -> Iterator[str]:
-    yield f"{_count(remains[0].answers, 'answer')}: share still found in the text of each grain"
+    yield f"{counted(remains[0].answers, 'answer')}: share still found in the text of each grain"
     yield f"{'grain':<12}{'characters':>12}{'all words':>12}{'numbers, dates and names':>31}"
     for each in remains:
         yield f"{each.grain:<12}{each.characters:>12,}{_percent(each.verbatim):>12}{_percent(each.values):>31}"
@@ -129,12 +125,12 @@ def _set_aside_lines(labels: LabelledSet) -> Iterator[str]:
     incomplete = [judged for judged in labels.questions if judged.unknown]
     if incomplete:
         yield ""
-        yield f"unknown message ids in the evidence of {_count(len(incomplete), 'question')}:"
+        yield f"unknown message ids in the evidence of {counted(len(incomplete), 'question')}:"
         yield from _first_lines([f"{judged.question.where}: {_names(judged.unknown)}" for judged in incomplete])
     for what, set_aside in (("question", labels.questions_set_aside), ("message", labels.messages_set_aside)):
         if set_aside:
             yield ""
-            yield f"excluded: {_count(len(set_aside), what)}"
+            yield f"excluded: {counted(len(set_aside), what)}"
             yield from _first_lines([f"{each.where}: {each.reason}" for each in set_aside])
 
 

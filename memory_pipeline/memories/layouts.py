@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.memories.record import CONTEXTS, DurableMemory, Status, Temperature
 from memory_pipeline.domain.sessions import searchable
 from memory_pipeline.domain.text.ranking import terms
-from memory_pipeline.lake.index.filters import quoted
+from memory_pipeline.lake.index.filters import flags_of, quoted
 from memory_pipeline.overlay import Derived
 from memory_pipeline.search.copies import MADE_OF
 from memory_pipeline.search.row_block import RowBlock, speaker_of
@@ -220,7 +220,7 @@ def _words_of_entry(context: str | None, key: str | None, value: str | None) -> 
 def _vectors_by(rows: pa.Table, embedder: Embedder) -> NDArray[np.float32]:
     """Return the vectors of rows; NaN for rows without a vector of this embedder."""
     vectors = np.full((rows.num_rows, embedder.dimension), np.nan, np.float32)
-    same_model = _flags(pc.fill_null(pc.equal(rows["embed_model"], embedder.name), False))
+    same_model = flags_of(pc.equal(rows["embed_model"], embedder.name))
     if same_model.any():
         numbers = rows["vector"].filter(pa.array(same_model)).combine_chunks().flatten().to_numpy(zero_copy_only=False)
         vectors[same_model] = numbers.reshape(-1, embedder.dimension)
@@ -229,8 +229,3 @@ def _vectors_by(rows: pa.Table, embedder: Embedder) -> NDArray[np.float32]:
 
 def _microseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
     return times.cast(_TIME).cast(pa.int64())
-
-
-def _flags(column: pa.ChunkedArray | pa.Array) -> NDArray[np.bool_]:
-    flags: NDArray[np.bool_] = column.to_numpy(zero_copy_only=False).astype(np.bool_)
-    return flags

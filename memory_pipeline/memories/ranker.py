@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
 from memory_pipeline.domain.text.ranking import Query, weights_for
+from memory_pipeline.lake.index.filters import flags_of
 from memory_pipeline.memories.layouts import Pool
 from memory_pipeline.memories.queries import HEADERS, until_of
 from memory_pipeline.memories.snapshot import joined
@@ -119,7 +120,7 @@ class MemoryRanker:
         for segment, hidden in segments:
             mask = self._mask(segment, Wanted(_NOTHING, None, 0, where=where), hidden)
             if entries is not None:
-                mask &= _flags(pc.is_valid(segment.rows["context"])) == entries
+                mask &= flags_of(pc.is_valid(segment.rows["context"])) == entries
             blocks.append(Block(segment, mask))
         return blocks
 
@@ -211,12 +212,12 @@ class MemoryRanker:
     def _mask(self, segment: RowBlock, wanted: Wanted, hidden: Collection[str]) -> NDArray[np.bool_]:
         mask = np.ones(len(segment), np.bool_)
         if hidden:
-            mask &= ~_flags(pc.is_in(segment.ids, pa.array(sorted(hidden), pa.string())))
+            mask &= ~flags_of(pc.is_in(segment.ids, pa.array(sorted(hidden), pa.string())))
         if wanted.kinds is not None:
             kinds = pa.array(sorted(kind.value for kind in wanted.kinds), pa.string())
-            mask &= _flags(pc.is_in(segment.rows["kind"], kinds))
+            mask &= flags_of(pc.is_in(segment.rows["kind"], kinds))
         for name, value in wanted.equal.items():
-            mask &= _flags(pc.fill_null(pc.equal(segment.rows[name], value), False))
+            mask &= flags_of(pc.equal(segment.rows[name], value))
         if wanted.where is not None:
             filtered = segment.mask(wanted.where)
             mask &= mask if filtered is None else filtered
@@ -232,8 +233,3 @@ def resolved_in(top: AnySnapshot, memory_id: str) -> str:
 def _excluded(top: AnySnapshot, wanted: Wanted) -> set[str]:
     """Return the excluded ids, and those of memories they were merged into: the archive holds both."""
     return {memory_id for one in wanted.exclude for memory_id in (one.partition("#")[0], resolved_in(top, one))}
-
-
-def _flags(column: pa.ChunkedArray | pa.Array) -> NDArray[np.bool_]:
-    flags: NDArray[np.bool_] = column.to_numpy(zero_copy_only=False).astype(np.bool_)
-    return flags

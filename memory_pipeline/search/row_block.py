@@ -7,7 +7,7 @@ summary. Slots are in the order of time, so that the neighbours of a slot are ne
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,6 +19,7 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.text.ranking import NEARBY, terms
+from memory_pipeline.lake.index.filters import flags_of, microseconds
 from memory_pipeline.lake.index.index_rows import vectors_of
 from memory_pipeline.search.vector_sketch import VectorSketch
 
@@ -41,7 +42,6 @@ _HAS_NUMBER = (
     r"|half)\b"
 )
 _DAY = 86_400_000_000  # microseconds
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Least importance of a permanent instruction: "always", "never".
 _PERMANENT = 0.7
 _MAX_WINDOWS = 16
@@ -105,11 +105,11 @@ class RowBlock:
         self._windows: dict[Window, NDArray[np.int32]] = {}
         self.importance = self.rows["importance"].to_numpy().astype(np.float32)
         content = self.rows["content"]
-        asks = _flags(pc.match_substring_regex(content, _ENDS_WITH_QUESTION))
-        self.counted = _flags(pc.match_substring_regex(content, _HAS_NUMBER))
-        is_reply = _flags(pc.fill_null(pc.equal(self.rows["role"], Role.ASSISTANT.value), False))
-        instructs = _flags(pc.equal(self.rows["kind"], FactKind.INSTRUCTION.value)) & (self.importance >= _PERMANENT)
-        prefers = _flags(pc.equal(self.rows["kind"], FactKind.PREFERENCE.value))
+        asks = flags_of(pc.match_substring_regex(content, _ENDS_WITH_QUESTION))
+        self.counted = flags_of(pc.match_substring_regex(content, _HAS_NUMBER))
+        is_reply = flags_of(pc.equal(self.rows["role"], Role.ASSISTANT.value))
+        instructs = flags_of(pc.equal(self.rows["kind"], FactKind.INSTRUCTION.value)) & (self.importance >= _PERMANENT)
+        prefers = flags_of(pc.equal(self.rows["kind"], FactKind.PREFERENCE.value))
         times = (starts.min(), self.ends_at.min(), self.ends_at.max()) if len(self) else (0, 0, 0)
         self._first_start, self._first_end, self._last_end = map(int, times)
         self.slot_asks = self._any_in_slot(asks)
@@ -176,7 +176,7 @@ class RowBlock:
 
     def listed(self, live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
         """Return a mask of the rows that are turns, or only have messages without a turn among the rows `live`."""
-        is_turn = _flags(pc.equal(self.rows["kind"], FactKind.TURN.value))
+        is_turn = flags_of(pc.equal(self.rows["kind"], FactKind.TURN.value))
         turns = is_turn if live is None else is_turn & live
         has_turn = np.zeros(self.messages, np.bool_)
         has_turn[self.message[turns]] = True
@@ -247,9 +247,9 @@ class RowBlock:
         if window not in self._windows:
             if len(self._windows) >= _MAX_WINDOWS:
                 self._windows.clear()
-            said = (_microseconds(window.start) <= self.ends_at) & (self.ends_at <= _microseconds(window.end))
+            said = (microseconds(window.start) <= self.ends_at) & (self.ends_at <= microseconds(window.end))
             first, last = (datetime.combine(day, time(), UTC) for day in (window.first, window.last))
-            meant = (_microseconds(first) <= self._mentioned_at) & (self._mentioned_at <= _microseconds(last))
+            meant = (microseconds(first) <= self._mentioned_at) & (self._mentioned_at <= microseconds(last))
             self._windows[window] = np.flatnonzero(said | meant).astype(np.int32)
         return self._windows[window]
 
@@ -288,15 +288,6 @@ def _ranks(column: pa.ChunkedArray) -> NDArray[np.uint64]:
 def _instants(column: pa.ChunkedArray) -> NDArray[np.int64]:
     instants: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
     return instants
-
-
-def _microseconds(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(microseconds=1)
-
-
-def _flags(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    flags: NDArray[np.bool_] = column.combine_chunks().to_numpy(zero_copy_only=False).astype(np.bool_)
-    return flags
 
 
 def _changes(*columns: NDArray[np.integer]) -> NDArray[np.bool_]:

@@ -212,9 +212,9 @@ def test_a_message_that_is_refused_is_set_aside(tmp_path: Path) -> None:
         (ask({"conversation_id": 1, "id": "m1"}), "is not a message id; expected"),
         (ask("m1", category=""), "category '' is not accepted"),
         (ask("m1", category=True), "category True is not accepted"),
-        (ask("m1", now="2024-01-01"), "now '2024-01-01' is not a time with a time zone"),
-        (ask("m1", now=5), "now 5 is not a time with a time zone"),
-        (ask("m1", now="0001-01-01T00:00:00Z"), "is not a time with a time zone"),
+        (ask("m1", now="2024-01-01"), "now 2024-01-01T00:00:00 has no time zone"),
+        (ask("m1", now=5), "now 5 is not a time; expected an ISO 8601 time"),
+        (ask("m1", now="0001-01-01T00:00:00Z"), "0001-01-01"),
     ],
 )
 def test_an_invalid_line_is_named_with_the_remedy(tmp_path: Path, record: object, expected: str) -> None:

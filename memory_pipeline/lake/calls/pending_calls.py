@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ulid import ULID
 
+from memory_pipeline.domain.messages import timestamp_of
 from memory_pipeline.domain.model_calls import Answer, Call, Purpose
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.codec.calls import answer_to_row, call_to_row, row_to_answer, row_to_call, time_of
+from memory_pipeline.lake.codec.calls import answer_to_row, call_to_row, row_to_answer, row_to_call
 from memory_pipeline.lake.files.strict_json import parse_json
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _from_bytes(path: str, data: bytes) -> PendingCall:
     pending = PendingCall(
         calls=tuple(row_to_call(_row(call)) for call in calls),
         answer=None if answer is None else row_to_answer(_row(answer)),
-        kept_at=time_of(record, "kept_at"),
+        kept_at=timestamp_of("kept_at", record.get("kept_at")),
     )
     name = _NAME.fullmatch(path)
     key = name and name["key"]

@@ -5,15 +5,16 @@ Others may write to the bucket that holds the files, so values read from them ar
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from memory_pipeline.domain.messages import timestamp_of
 from memory_pipeline.domain.model_calls import Answer, Call, Purpose, Use
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.periods import Period
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.domain.values import one_of
@@ -87,26 +88,9 @@ def row_to_answer(row: Mapping[str, object]) -> Answer:
     return _ANSWERS.to_record(row, _checked)
 
 
-def time_of(row: Mapping[str, object], name: str) -> datetime:
-    """Return a row's time, which may be a text, in UTC.
-
-    Raises:
-        InputError: the time is missing, has no zone, or is outside the supported years.
-    """
-    value = row.get(name)
-    try:
-        instant = datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
-        instant = None
-    if not isinstance(instant, datetime):
-        raise _problem(name, value, "a time with a zone")
-    Calendar().hour(instant)  # raises outside the supported years
-    return instant.astimezone(UTC)
-
-
 def _checked(column: pa.Field, value: object) -> object:
     if pa.types.is_timestamp(column.type):
-        return time_of({column.name: value}, column.name)
+        return timestamp_of(column.name, value)
     if value is None and column.nullable:
         return None
     if pa.types.is_string(column.type):

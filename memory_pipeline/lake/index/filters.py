@@ -57,10 +57,10 @@ class Filter:
         others = (self.kind, self.person, self.conversation_id, self.tag, self.minimum_importance)
         return (
             all(term is None for term in others)
-            and (self.since is None or _microseconds(self.since) <= starts)
-            and (self.until is None or last <= _microseconds(self.until))
-            and (self.ends_since is None or _microseconds(self.ends_since) <= first)
-            and (self.ends_until is None or last <= _microseconds(self.ends_until))
+            and (self.since is None or microseconds(self.since) <= starts)
+            and (self.until is None or last <= microseconds(self.until))
+            and (self.ends_since is None or microseconds(self.ends_since) <= first)
+            and (self.ends_until is None or last <= microseconds(self.ends_until))
         )
 
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
@@ -69,10 +69,10 @@ class Filter:
         if self.since is not None:
             # A period ends before its `ends_at`, a fact at it.
             since = pa.scalar(self.since, _TIME)
-            kept &= _flags(pc.greater(rows["ends_at"], since)) | _flags(pc.greater_equal(rows["starts_at"], since))
+            kept &= flags_of(pc.greater(rows["ends_at"], since)) | flags_of(pc.greater_equal(rows["starts_at"], since))
         for column, sign, value in self._comparisons():
             literal = pa.scalar(value, _TIME) if isinstance(value, datetime) else value
-            kept &= _flags(_COMPARE[sign](rows[column], literal))
+            kept &= flags_of(_COMPARE[sign](rows[column], literal))
         if self.tag is not None:
             kept &= _holds(rows["tags"], lambda tag: tag == self.tag)
         if self.person is not None:
@@ -142,10 +142,9 @@ def _holds(lists: pa.ChunkedArray, accepts: Callable[[str], bool]) -> NDArray[np
     return found
 
 
-def _flags(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    filled = pc.fill_null(column, False)
-    flags: NDArray[np.bool_] = filled.to_numpy().astype(np.bool_)
-    return flags
+def flags_of(column: pa.ChunkedArray | pa.Array) -> NDArray[np.bool_]:
+    """Return a column of booleans; null is False."""
+    return np.asarray(pc.fill_null(column, False), np.bool_)
 
 
 def _literal(value: datetime | str | float) -> str:
@@ -154,7 +153,8 @@ def _literal(value: datetime | str | float) -> str:
     return quoted(value) if isinstance(value, str) else repr(float(value))
 
 
-def _microseconds(instant: datetime) -> int:
+def microseconds(instant: datetime) -> int:
+    """Return a time in microseconds since 1970."""
     return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
