@@ -10,6 +10,7 @@ from codecs import BOM_UTF8
 from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 
 from memory_pipeline import demo
@@ -70,6 +71,23 @@ def made(shared_folder: SharedFolder, models: Models, root: str) -> None:
 
 
 SCOPE = ["--workspace", "acme", "--agent", "support"]
+
+
+def options_without_help(group: click.Group) -> list[str]:
+    found: list[str] = []
+    for name, one in group.commands.items():
+        found += [f"{name} {one.name} {option.name}" for option in one.params
+                  if isinstance(option, click.Option) and not option.help]  # fmt: skip
+        found += options_without_help(one) if isinstance(one, click.Group) else []
+    return found
+
+
+def test_every_option_has_help_from_the_docstring_of_its_function() -> None:
+    assert options_without_help(cli) == []
+    boost = call("memories", "boost", "--help").output
+    assert "Raise a memory's importance, up to 1." in boost
+    assert "How much, 0 to 1." in boost
+    assert "[default: 0.1]" in boost
 
 
 def test_every_command_has_help() -> None:
