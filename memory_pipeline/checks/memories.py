@@ -15,6 +15,7 @@ from memory_pipeline.domain.memories.consolidation import RIVALS
 from memory_pipeline.domain.memories.hot_index import HotEntry
 from memory_pipeline.domain.memories.record import (
     MAX_HOOK,
+    SETTING,
     MemoryClass,
     MemoryKind,
     Status,
@@ -85,7 +86,7 @@ def duplicates() -> Scan:
         names = []
         active = _active(context, part)
         for identifier, kind, content, target, *setting in active.select(
-            "memory_id", "kind", "content", "object", "scope", *_SETTING
+            "memory_id", "kind", "content", "object", "scope", *SETTING
         ).iter_rows():
             statement = (kind, match_key(MemoryKind(kind), content), *setting)
             object_key = name_key(target or "")
@@ -95,7 +96,7 @@ def duplicates() -> Scan:
                 names.append(identifier)
         return len(active), names
 
-    columns = ("memory_id", "content", "subject", "predicate", "object", *_SETTING, *_STATE)
+    columns = ("memory_id", "content", "subject", "predicate", "object", *SETTING, *_STATE)
     return Scan(MEMORY_ROWS, columns, see, _concluded)
 
 
@@ -132,8 +133,6 @@ def contradictions() -> Scan:
     return Scan(MEMORY_ROWS, columns, see, _concluded)
 
 
-#: The columns of :attr:`DurableMemory.setting`.
-_SETTING = ("user_id", "key", "memory_class", "outcome_success")
 #: Columns that decide whether a memory is active and consolidated.
 _STATE = (*SCOPE_COLUMNS, "kind", "context", "is_newest", "status", "temperature", "changed_at")
 

@@ -294,7 +294,7 @@ OPERATIONS = TableSpec(
 )
 
 #: A projection: the fold of operations. Besides its facts, each scope has a row that says which operations are folded;
-#: see :func:`~memory_pipeline.lake.codec.graph.fold_state`.
+#: see :func:`~memory_pipeline.lake.codec.codec.fold_state`.
 GRAPH_FACTS = TableSpec(
     "graph_facts",
     pa.schema(

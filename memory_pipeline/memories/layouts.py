@@ -15,10 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.fields import Origin
 from memory_pipeline.domain.memories.record import CONTEXTS, DurableMemory, Status, Temperature
 from memory_pipeline.domain.sessions import searchable
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.lake.index.filters import flags_of, quoted
+from memory_pipeline.lake.schemas import MEMORIES
 from memory_pipeline.overlay import Derived
 from memory_pipeline.search.copies import MADE_OF
 from memory_pipeline.search.row_block import RowBlock, speaker_of
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 _TEXTS = ("title", "content", "subject", "predicate", "object", "tags")
 _FIGURES = ("importance", "confidence", "decay_rate", "last_accessed_at", "updated_at", "created_at")
 #: Attributes that filters compare as a whole.
-_COMPARED = ("memory_class", "outcome_success", "source_type", "context")
+_COMPARED = tuple(Origin.__annotations__)
 _COLUMNS = ("memory_id", "kind", *_TEXTS, *_FIGURES, *_COMPARED)
 _VECTORS = ("vector", "embed_model")
 #: In a layout of headers, the hook replaces the content.
@@ -142,26 +144,16 @@ class MemoryLayouts:
 
 
 def _table_of(memories: Sequence[DurableMemory]) -> pa.Table:
-    columns = {
-        "memory_id" if name == "id" else name: pa.array([getattr(memory, name) for memory in memories], kind)
-        for name, kind in _types().items()
-    }
-    return pa.table(columns)
+    """Return the columns of a layout of memories that are not stored yet."""
+    schema = pa.schema([MEMORIES.schema.field(name) for name in (*_COLUMNS, "hook", *_WITH_CONTENT)])
+    values = [[getattr(memory, "id" if name == "memory_id" else name) for memory in memories] for name in schema.names]
+    return pa.table(list(map(pa.array, values, schema.types)), schema=schema)
 
 
 def _header_block(rows: pa.Table) -> RowBlock:
     """Return a layout of headers without vectors; the hook replaces the content."""
     rows = rows.select(_HEADER_COLUMNS).append_column("content", rows["hook"])
     return _row_block(rows, np.full((rows.num_rows, 1), np.nan, np.float32))
-
-
-def _types() -> dict[str, pa.DataType]:
-    """Return the types of a layout's columns, by the attributes of a memory."""
-    figures = dict.fromkeys(("importance", "confidence", "decay_rate"), pa.float64())
-    times = dict.fromkeys(("last_accessed_at", "updated_at", "created_at"), _TIME)
-    texts = dict.fromkeys(("id", "kind", "hook", "value", "key", *_TEXTS, *_COMPARED), pa.string())
-    lists = dict.fromkeys(("tags", "source_ids"), pa.list_(pa.string()))
-    return texts | lists | {"outcome_success": pa.bool_()} | figures | times
 
 
 def _row_block(rows: pa.Table, vectors: NDArray[np.float32], scope: Scope | None = None) -> RowBlock:

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.memories.links import Link
-    from memory_pipeline.domain.memories.record import DurableMemory
+    from memory_pipeline.domain.memories.record import DurableMemory, Header
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.memories.joined import JoinedOverlays
-    from memory_pipeline.memories.snapshot import AnySnapshot, Header, Rows
+    from memory_pipeline.memories.snapshot import AnySnapshot, Rows
     from memory_pipeline.memories.state import MemoryOverlay
 
     # Inside of the class, `list` is its method.

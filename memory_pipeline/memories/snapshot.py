@@ -6,24 +6,16 @@ and replace their rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.graph.triples import name_key
-from memory_pipeline.domain.memories.record import (
-    CONTEXTS,
-    MemoryClass,
-    MemoryKind,
-    SourceType,
-    Status,
-    Temperature,
-)
-from memory_pipeline.lake.codec.memories import row_to_memory
+from memory_pipeline.domain.memories.record import Header
+from memory_pipeline.lake.codec.memories import row_to_header, row_to_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -34,83 +26,9 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.fold import Memories
     from memory_pipeline.domain.memories.record import DurableMemory
 
-#: Columns of a header, and those from which relevance is computed.
-HEADER_COLUMNS = (
-    "memory_id", "version", "kind", "title", "hook", "subject", "predicate", "object", "user_id", "key", "importance",
-    "confidence", "decay_rate", "temperature", "status", "superseded_by", "merged_ids", "tags", "created_at",
-    "updated_at", "last_accessed_at", "is_point_in_time", "memory_class", "outcome_success",
-    "source_type", "context",
-)  # fmt: skip
-_COPIED = (
-    "title", "hook", "subject", "predicate", "object", "user_id", "key", "importance", "confidence", "superseded_by",
-    "created_at", "updated_at", "last_accessed_at", "is_point_in_time", "outcome_success",
-    "context",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """A memory without its content; attributes as in :class:`~memory_pipeline.domain.memories.record.DurableMemory`."""
-
-    id: str
-    version: int
-    kind: MemoryKind
-    title: str
-    hook: str
-    subject: str | None
-    predicate: str | None
-    object: str | None
-    user_id: str | None
-    key: str | None
-    importance: float
-    confidence: float
-    temperature: Temperature
-    status: Status
-    superseded_by: str | None
-    merged_ids: tuple[str, ...]
-    tags: tuple[str, ...]
-    created_at: datetime
-    updated_at: datetime
-    last_accessed_at: datetime | None
-    is_point_in_time: bool
-    memory_class: MemoryClass
-    outcome_success: bool | None
-    source_type: SourceType
-    context: str | None
-
-    @classmethod
-    def of(cls, memory: DurableMemory) -> Header:
-        """Return the header of a memory."""
-        return cls(**{name: getattr(memory, name) for name in cls.__dataclass_fields__})
-
-    @classmethod
-    def read(cls, row: dict[str, Any]) -> Header:
-        """Return the header of a row of the table."""
-        return cls(
-            id=row["memory_id"],
-            version=row["version"],
-            kind=MemoryKind(row["kind"]),
-            temperature=Temperature(row["temperature"]),
-            status=Status(row["status"]),
-            memory_class=MemoryClass(row["memory_class"]),
-            source_type=SourceType(row["source_type"]),
-            merged_ids=tuple(row["merged_ids"]),
-            tags=tuple(row["tags"]),
-            **{name: row[name] for name in _COPIED},
-        )
-
-    @property
-    def is_recalled(self) -> bool:
-        """Return whether recall may return it: it is active and not cold, and not the description of a context."""
-        return self.status is Status.ACTIVE and self.temperature is not Temperature.COLD and self.context != CONTEXTS
-
-    def __str__(self) -> str:
-        """Return one line: ``Where Anna lives (fact): Anna lives in Porto.``."""
-        return f"{self.title} ({self.kind}): {self.hook}"
-
 
 class Rows:
-    """The newest versions of memories in the table, with :data:`HEADER_COLUMNS`. Contents are read on demand.
+    """The newest versions of memories in the table, with the columns of headers. Contents are read on demand.
 
     `read` returns whole rows of the given memories, or of all for None.
     """
@@ -128,6 +46,12 @@ class Rows:
     def places(self) -> dict[str, int]:
         """Row index by id."""
         return _places(self.table)
+
+    @cached_property
+    def successors(self) -> dict[str, str]:
+        """The memory that replaced a memory, by its id."""
+        replaced = self.table.filter(pc.is_valid(self.table["superseded_by"]))
+        return dict(zip(replaced["memory_id"].to_pylist(), replaced["superseded_by"].to_pylist(), strict=True))
 
     @cached_property
     def newest(self) -> NDArray[np.int64]:
@@ -162,7 +86,7 @@ class Rows:
         if not places:
             return {}
         rows = self.table.take(pa.array(places, pa.int64()))
-        return {row["memory_id"]: Header.read(row) for row in rows.to_pylist()}
+        return {row["memory_id"]: row_to_header(row) for row in rows.to_pylist()}
 
     def equal(self, column: str, value: str | bool) -> NDArray[np.bool_]:
         """Return a mask of the rows with a value in a column."""
@@ -276,7 +200,7 @@ class MemorySnapshot:
         """Return the headers of matching memories, newest first; `mask` matches rows, `fits` headers."""
         rows = self.rows
         places = rows.newest[(self.visible & mask(rows))[rows.newest]] if len(rows) else np.empty(0, np.int64)
-        found = [Header.read(row) for row in rows.table.take(pa.array(places[:limit])).to_pylist()]
+        found = [row_to_header(row) for row in rows.table.take(pa.array(places[:limit])).to_pylist()]
         found += [header for header in map(Header.of, self.above.newest.values()) if fits(header)]
         return _newest_first(found)[:limit]
 

@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.memories.events import CONVERSATION, MemoryVerb, key_of
-from memory_pipeline.domain.memories.fold import Memories, fold_events, used
+from memory_pipeline.domain.memories.fold import Memories, changed_by, fold_events, used
 from memory_pipeline.domain.memories.links import LINKING, fold_links
 from memory_pipeline.domain.memories.record import Status
 from memory_pipeline.lake.codec.memories import (
+    HEADER_COLUMNS,
     IS_VERSION,
     STATE_COLUMNS,
     events_digest,
@@ -31,7 +32,7 @@ from memory_pipeline.lake.codec.memories import (
 from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.index.rows_of_scope import RowsOfScope
 from memory_pipeline.lake.schemas import MEMORIES
-from memory_pipeline.memories.snapshot import HEADER_COLUMNS, MemorySnapshot, Rows
+from memory_pipeline.memories.snapshot import MemorySnapshot, Rows
 from memory_pipeline.overlay import Derived, Overlay
 
 if TYPE_CHECKING:
@@ -288,23 +289,14 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
 
     def _affected(self, base: _StoredMemories, new: Iterable[MemoryEvent]) -> Memories:
         """Return the committed memories that events may change."""
-        below = MemorySnapshot(base.rows, Memories())
-        matches = self._ids_by_key(base)
-        aliases: dict[str, str] = {}
-        named = set[str]()
-        for event in new:
-            named |= {one for one in (event.memory_id, event.other_id) if one is not None}
-            if event.verb is MemoryVerb.REMEMBER and (known := matches.get(key_of(event.changes))) is not None:
-                named.add(known)
-        for one in named & base.alias_ids:
-            aliases[one] = self._aliases_of(base)[one]
-        named |= set(aliases.values())
-        for one in list(named):
-            # Memories on the way from an id to the memory it was merged into.
-            at, goal = one, below.resolved(one)
-            while at != goal and (header := below.header(at)) is not None and header.superseded_by is not None:
-                at = header.superseded_by
-                named.add(at)
+        matches, aliases = self._ids_by_key(base), dict[str, str]()
+
+        def unaliased(one: str) -> str:
+            if one in base.alias_ids:
+                aliases[one] = self._aliases_of(base)[one]
+            return aliases.get(one, one)
+
+        named = changed_by(new, matches, base.rows.successors, unaliased)
         return Memories(newest=base.rows.memories(named, alone=True), matches=dict(matches), aliases=aliases)
 
     def _current_id(self, top: MemorySnapshot, memory_id: str) -> str:

@@ -2,56 +2,49 @@
 
 Events come from facts, from the journal and from consolidation. The records (``memory_events`` and
 ``consolidation_events``) are partitioned by period. The projection ``events`` has both by scope, and ``memories`` their
-fold, which readers see. Only scopes with changed events are folded. Durable memories never expire.
+fold, which readers see. Durable memories never expire.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.fact_events import events_of
-from memory_pipeline.domain.memories.fold import fold_events
+from memory_pipeline.domain.memories.events import MemoryVerb
+from memory_pipeline.domain.memories.fold import Memories, changed_by, fold_events
+from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.domain.retention import WORKING_CLASSES
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
-from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.codec.facts import rows_to_facts
 from memory_pipeline.lake.codec.memories import (
-    IS_STATE,
     STATE_COLUMNS,
+    FoldState,
     events_digest,
     events_projected,
     events_to_rows,
     fold_states,
+    memories_to_rows,
     rows_digest,
     rows_to_events,
+    rows_to_memories,
+    states_to_rows,
 )
 from memory_pipeline.lake.index.filters import listed, quoted
-from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, FACTS, MEMORY_EVENTS, MESSAGES
+from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, FACTS, MEMORY_EVENTS
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
-from memory_pipeline.lake.tables.tombstones import ExpirationMarks
-from memory_pipeline.steps.group import agents_in, by_period, by_scope, scopes_in
-from memory_pipeline.steps.memory_folding import (
-    VECTOR_COLUMNS,
-    apply_events,
-    digests_of,
-    embed_missing,
-    folded_rows,
-    ids_of,
-    later_events,
-)
-from memory_pipeline.steps.results import PartitionResult, RowDigests, marks_of
-from memory_pipeline.steps.sync_records import sync_records
+from memory_pipeline.steps.embed import embedded, vectors_in
+from memory_pipeline.steps.folding import Fold, Folded, Synced, union
+from memory_pipeline.steps.group import by_scope, scopes_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from memory_pipeline.configuration import Configuration
@@ -62,24 +55,19 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.tables.ledger import LedgerEntry
+    from memory_pipeline.lake.tables.tombstones import ExpirationMarks
+    from memory_pipeline.steps.results import PartitionResult
 
+VECTOR_COLUMNS = ("content", "vector", "embed_model")
 _DURABLE = pc.is_valid(pc.field("durable"))
 #: Newest versions, and those that could not be embedded.
 _NEWEST = "is_newest"
 _WITHOUT_VECTOR = "is_newest AND embed_model IS NULL"
-#: The columns that decide which events of a scope are folded, and in which order.
-ORDER_COLUMNS = (
-    "id",
-    *SCOPE_COLUMNS,
-    "event_at",
-    "ordered_at",
-    "is_consolidation",
-    "turn",
-    "place",
-    "verb",
-    "memory_id",
-    "other_id",
-)
+#: The columns that decide in which order the events of a scope are folded, and on which memories they bear.
+_ORDER_COLUMNS = (
+    "id", *SCOPE_COLUMNS, "event_at", "ordered_at", "is_consolidation", "turn", "place",
+    "verb", "memory_id", "other_id",
+)  # fmt: skip
 _ORDER = [
     ("scope", "ascending"),
     ("placed_at", "ascending"),
@@ -88,12 +76,205 @@ _ORDER = [
     ("place", "ascending"),
     ("id", "ascending"),
 ]
-#: Maximum number of scopes that are folded at a time.
-_SCOPES_AT_ONCE = 2_000
+#: The columns of ``memories`` that decide which of them events may change.
+_MARKS = ("id", "version", "digest", "memory_id", "is_newest", "match_keys", "superseded_by", *STATE_COLUMNS)
 #: Maximum number of events that are in memory at a time, unless one scope has more.
 _EVENTS_AT_ONCE = 50_000
-#: Maximum number of attempts if other runs keep writing events of the same scopes.
-_ATTEMPTS = 10
+
+
+class MemoryFold(Fold):
+    """Folds events into durable memories.
+
+    Events that are later than all folded ones are applied to the stored memories that they may change. Vectors of
+    stored memories and in `known` (content, vector, embed_model) are reused.
+    """
+
+    asset = MEMORIES_ASSET
+    records = MEMORY_EVENTS
+    evidence = "evidence"
+    mark = "id"
+    columns = ("id", *SCOPE_COLUMNS, "period", "digest")
+    project = staticmethod(events_projected)
+
+    def __init__(self, lake: Lake, embedder: Embedder | None = None, known: pa.Table | None = None) -> None:
+        super().__init__(lake, lake.events, lake.memory_rows)
+        self._embedder = embedder
+        self._known = known
+        self._vectors: dict[str, NDArray[np.float32]] = {}
+
+    def derived(self, keys: list[str], shard: int | None) -> tuple[pa.Table, pa.Table]:  # noqa: D102  # as in the base
+        columns = ("period", *SCOPE_COLUMNS, "digest", "embed_model")
+        facts = self.lake.tables.read(FACTS, keys, columns=columns, shard=shard)
+        durable = self.lake.tables.read(FACTS, keys, where=_DURABLE, shard=shard)
+        self._known = durable.select(VECTOR_COLUMNS)
+        return facts, events_to_rows(memory_events_in(durable, self.lake.configuration()), are_edits=False)
+
+    def kept(self, old: pa.Table, new: pa.Table, marks: ExpirationMarks) -> tuple[pa.Table, pa.Table]:  # noqa: ARG002
+        """Drop events that were forgotten after the journal was read."""
+        forgotten = self.lake.tombstones.forgotten()
+        if not forgotten:
+            return old, new
+        stored = rows_to_events(old)
+        redacted = {event.id: forgotten.taken(event) for event in stored}
+        changed = [event.id for event in stored if redacted[event.id] != event]
+        if not changed:
+            return old, new
+        others = [one for event in stored if (one := redacted[event.id]) is not None and one != event]
+        unchanged = old.filter(pc.invert(pc.is_in(old["id"], pa.array(changed, pa.string()))))
+        return union(unchanged, events_to_rows(others, are_edits=True)), new  # only edits have a note to be removed
+
+    def outdated(  # noqa: D102  # as in the base
+        self,
+        scopes: set[Scope],  # noqa: ARG002
+        entries: Mapping[str, LedgerEntry],
+        shard: int | None,
+    ) -> set[Scope]:
+        if not any(entry.unfinished for entry in entries.values()):
+            return set()
+        return scopes_in(self.stored.scan(SCOPE_COLUMNS, _WITHOUT_VECTOR, shard))
+
+    def unfinished(self, shard: int | None) -> dict[str, int]:
+        """Return the number of memories without a vector, by the hour of their last change."""
+        counts: dict[str, int] = {}
+        for at in self.stored.scan(("changed_at",), _WITHOUT_VECTOR, shard)["changed_at"].to_pylist():
+            key = Calendar().hour(at).key
+            counts[key] = counts.get(key, 0) + 1
+        return counts
+
+    def whole(self, scopes: list[Scope]) -> set[Scope]:
+        """Return the scopes with memories that lack a vector of the embedder."""
+        lacks = f"embed_model IS NULL OR embed_model != {quoted(self._model.name)}"
+        return scopes_in(self.stored.read(scopes, SCOPE_COLUMNS, f"{_NEWEST} AND ({lacks})"))
+
+    @property
+    def _model(self) -> Embedder:
+        assert self._embedder is not None  # noqa: S101  # only to look for what is out of date, none is needed
+        return self._embedder
+
+    def folded(  # noqa: D102  # as in the base
+        self,
+        scopes: list[Scope],
+        deltas: Mapping[Scope, pa.Table],  # noqa: ARG002  # the stored state tells which events are new
+        whole: Collection[Scope],
+    ) -> Iterator[Folded]:
+        orders = by_scope(_in_order(self.sources.read(scopes, _ORDER_COLUMNS)))
+        later = self._later_events([scope for scope in scopes if scope not in whole], orders)
+        if later:
+            rows = self._applied(orders, later)
+            yield rows, list(later), f"id IN ({listed(rows['id'].to_pylist())})"
+        for part in _parts([scope for scope in scopes if scope not in later], orders):
+            stored = self.stored.read(part, VECTOR_COLUMNS, _NEWEST)
+            yield self.rows_of({scope: orders[scope] for scope in part if scope in orders}, stored), part, "true"
+            self._vectors.clear()
+
+    def rows_of(self, orders: Mapping[Scope, pa.Table], stored: pa.Table | None = None) -> pa.Table:
+        """Return all rows of scopes: the fold of all of their events, and the state of the fold.
+
+        `orders` has the scopes' events with the columns `_ORDER_COLUMNS`, in order. Vectors in `stored` are reused.
+        """
+        by_agent: dict[Scope, list[MemoryEvent]] = {scope: [] for scope in orders}
+        read = self.sources.read(list(orders))
+        # Events that a concurrent run has added since are left to the next fold: the state does not name them.
+        known_ids = pa.array([one for order in orders.values() for one in _ids(order)], pa.string())
+        for event in rows_to_events(read.filter(pc.is_in(read["id"], known_ids))):
+            by_agent[event.scope].append(event)
+        memories = {scope: fold_events(own) for scope, own in by_agent.items()}
+        rows = self._embedded([stored, self._known], memories)
+        rows_of, nothing = by_scope(rows), rows.slice(0, 0)
+        return _with_states(rows, orders, {scope: _digests(rows_of.get(scope, nothing)) for scope in orders})
+
+    def _embedded(self, known: Sequence[pa.Table | None], memories: Mapping[Scope, Memories]) -> pa.Table:
+        embed_missing(known, memories, self._model, self._vectors)
+        return memories_to_rows(memories, self._vectors, self._model.name)
+
+    def _later_events(self, scopes: Collection[Scope], orders: Mapping[Scope, pa.Table]) -> dict[Scope, _LaterEvents]:
+        """Return the scopes with only later events: their stored memories are the complete fold of all other events."""
+        marks = self.stored.read(scopes, _MARKS)
+        is_state = pc.equal(marks["version"], 0)
+        stored = marks.filter(pc.invert(is_state))
+        stored_of, nothing = by_scope(stored), stored.slice(0, 0)
+        return {
+            scope: later
+            for scope, state in fold_states(marks.filter(is_state)).items()
+            if scope in orders
+            and (later := _LaterEvents.of(orders[scope], state, stored_of.get(scope, nothing))) is not None
+        }
+
+    def _applied(self, orders: Mapping[Scope, pa.Table], later: Mapping[Scope, _LaterEvents]) -> pa.Table:
+        """Apply later events to stored memories. Return the rows of the memories that they may change, and the states.
+
+        Scopes that a concurrent run changes meanwhile are left out.
+        """
+        first = min(pc.min(orders[scope]["event_at"][-len(own.ids) :]).as_py() for scope, own in later.items())
+        read = self.sources.read(list(later), where=f"event_at >= timestamp '{first:%Y-%m-%d %H:%M:%S.%f}'")
+        new = pa.array([one for own in later.values() for one in own.ids], pa.string())
+        events: dict[Scope, list[MemoryEvent]] = {scope: [] for scope in later}
+        for event in rows_to_events(read.filter(pc.is_in(read["id"], new))):
+            events[event.scope].append(event)
+        named = set[str]()
+        for scope, own in events.items():
+            named |= changed_by(own, later[scope].matches, later[scope].successors)
+        rows = self.stored.read(list(later), where=f"version > 0 AND memory_id IN ({listed(named)})")
+        rows_read, none = by_scope(rows), rows.slice(0, 0)
+        stored = rows_to_memories(rows)
+        memories = {}
+        for scope, own in events.items():
+            of_scope = rows_read.get(scope, none)
+            expected = {key: one for key, one in later[scope].digests.items() if key.rpartition("#")[0] in named}
+            is_same = dict(zip(_ids(of_scope), _digests(of_scope), strict=True)) == expected
+            if len(own) == len(later[scope].ids) and is_same:
+                base = stored.get(scope, Memories())
+                base.matches = later[scope].matches
+                memories[scope] = fold_events(own, base)
+        changed = self._embedded([rows.select(VECTOR_COLUMNS), self._known], memories)
+        rows_of, nothing = by_scope(changed), changed.slice(0, 0)
+        digests = {}
+        for scope in memories:
+            of_scope = rows_of.get(scope, nothing)
+            new_digests = dict(zip(_ids(of_scope), _digests(of_scope), strict=True))
+            digests[scope] = list((later[scope].digests | new_digests).values())
+        return _with_states(changed, orders, digests)
+
+
+@dataclass(frozen=True, slots=True)
+class _LaterEvents:
+    """Events of a scope that are later than all folded ones, and what the stored memories are.
+
+    Attributes:
+        ids: of the events, in order.
+        matches: memory id by match key.
+        successors: by memory id, the one that replaced it.
+        digests: of the stored rows, by id.
+    """
+
+    ids: list[str]
+    matches: dict[str, str]
+    successors: dict[str, str]
+    digests: dict[str, str]
+
+    @classmethod
+    def of(cls, order: pa.Table, state: FoldState, stored: pa.Table) -> _LaterEvents | None:
+        """Return the later events of a scope; None if the stored rows are not the fold of all others."""
+        ids = _ids(order)
+        folded, new = ids[: state.count], ids[state.count :]
+        if not new or len(folded) < state.count or folded[-1] != state.last or events_digest(folded) != state.events:
+            return None
+        if rows_digest(_digests(stored)) != state.rows:  # the write of the stored rows was not completed
+            return None
+        # The id of a REMEMBER that matched another memory stands for that memory, which the stored rows do not say.
+        before, after = order.slice(0, state.count), order.slice(state.count)
+        remembered = before.filter(pc.equal(before["verb"], MemoryVerb.REMEMBER.value))
+        aliases = set(remembered["memory_id"].to_pylist()) - set(stored["memory_id"].to_pylist())
+        if not aliases.isdisjoint((*after["memory_id"].to_pylist(), *after["other_id"].to_pylist())):
+            return None
+        newest = stored.filter(stored["is_newest"])
+        own, keys, into = (newest[name].to_pylist() for name in ("memory_id", "match_keys", "superseded_by"))
+        return cls(
+            new,
+            {key: memory_id for memory_id, listed in zip(own, keys, strict=True) for key in listed},
+            {memory_id: other for memory_id, other in zip(own, into, strict=True) if other is not None},
+            dict(zip(_ids(stored), _digests(stored), strict=True)),
+        )
 
 
 def fold_memories(
@@ -104,90 +285,17 @@ def fold_memories(
     shard: int | None = None,
     entries: Mapping[str, LedgerEntry] = MappingProxyType({}),
 ) -> list[PartitionResult]:
-    """Update durable memories with the facts of `hours` and with `events` from the journal. Return one result per hour.
+    """Update durable memories with the facts of `hours` and with `events` from the journal; see :meth:`Fold.fold`.
 
-    Forgotten events are removed. With `shard`, all scopes are in it. `entries` are those of the last complete run, by
-    hour. Safe to repeat, to interrupt and to run concurrently: the next run of the hours folds events that were written
-    but not folded.
+    Forgotten events are removed.
     """
-    keys = [hour.key for hour in hours]
     edits = events_to_rows(list(events), are_edits=True)
-    # From messages, since facts of an earlier run may be gone.
-    messages = lake.tables.read(MESSAGES, keys, columns=("period", *SCOPE_COLUMNS, "id"), shard=shard)
-    configuration, marks = lake.configuration(), ExpirationMarks.of(lake.tables)
-    all_facts = FACTS.schema.empty_table()
-    facts = FACTS.schema.empty_table()
-
-    def merged(old: pa.Table) -> pa.Table:
-        # Read inside the attempt: after a concurrent commit of events the attempt starts over with newer facts.
-        nonlocal all_facts, facts
-        all_facts = lake.tables.read(
-            FACTS, keys, columns=("period", *SCOPE_COLUMNS, "digest", "embed_model"), shard=shard
-        )
-        facts = lake.tables.read(FACTS, keys, where=_DURABLE, shard=shard)
-        derived = events_to_rows(memory_events_in(facts, configuration), are_edits=False)
-        # Edits and events of expired messages, which cannot be derived again, stay.
-        unchanged = old.filter(pc.or_(old["is_edit"], _has_lost_events(old, marks, messages["id"])))
-        return _union(_without_forgotten(lake, unchanged), pa.concat_tables([derived, edits]))
-
-    lake.tables.transform(MEMORY_EVENTS, keys, merged, shard=shard)
-    rows, changed = project_events(lake, MEMORY_EVENTS, keys, shard)
-    inputs = by_period(all_facts, hours)
-    results = [
-        PartitionResult(
-            asset=MEMORIES_ASSET,
-            period=hour,
-            input_digest=marks_of(inputs[hour]).combined,
-            output_digest=RowDigests(own["id"].to_pylist()).combined,
-            rows=own.num_rows,
-            agents=agents_in(own),
-        )
-        for hour, own in by_period(rows, hours).items()
-    ]
-    # A run may have been killed between writing the events of an hour and folding them.
-    unsure = {
-        part.period.key
-        for part in results
-        if (entry := entries.get(part.period.key)) is None
-        or (entry.input_digest, entry.output_digest) != (part.input_digest, part.output_digest)
-    }
-    scopes = changed | scopes_in(edits)
-    for table in (rows, messages):
-        scopes |= scopes_in(table.filter(pc.is_in(table["period"], pa.array(unsure, pa.string()))))
-    if any(entry.unfinished for entry in entries.values()):
-        scopes |= scopes_in(lake.memory_rows.scan(SCOPE_COLUMNS, _WITHOUT_VECTOR, shard))
-    changed |= refold_memories(lake, embedder, scopes, facts.select(VECTOR_COLUMNS))
-    unfinished = _unfinished(lake, shard)
-    return [
-        replace(
-            part,
-            changed=not scopes_in(own).isdisjoint(changed),
-            unfinished=unfinished.get(part.period.key, 0),
-        )
-        for part, own in zip(results, by_period(rows, hours).values(), strict=True)
-    ]
+    return MemoryFold(lake, embedder).fold(hours, edits, shard, entries)
 
 
-def project_events(
-    lake: Lake, spec: TableSpec, keys: Collection[str], shard: int | None = None
-) -> tuple[pa.Table, set[Scope]]:
-    """Sync the projection ``events`` with periods of a table of records. Return their rows and the changed scopes.
-
-    Raises:
-        CommitConflictError: the records kept changing.
-    """
-    rows, changed = sync_records(lake, spec, lake.events, events_projected, keys, shard)
-    scopes = {scope for scope in scopes_in(rows) if scope.key in changed}
-    gone = changed - {scope.key for scope in scopes}
-    if gone:  # they lost all of their events in these periods
-        scopes |= scopes_in(lake.memory_rows.scan(SCOPE_COLUMNS, f"{IS_STATE} AND scope IN ({listed(gone)})"))
-    return rows, scopes
-
-
-def in_order(events: pa.Table) -> pa.Table:
-    """Return events, with the columns ``ORDER_COLUMNS``, in the order of the fold in each scope."""
-    placed = pc.coalesce(events["ordered_at"], events["event_at"])
-    return events.append_column("placed_at", placed).sort_by(_ORDER).select(events.column_names)
+def project_events(lake: Lake, spec: TableSpec, keys: Collection[str], shard: int | None = None) -> Synced:
+    """Sync the projection ``events`` with periods of a table of records; see :meth:`Fold.sync`."""
+    return MemoryFold(lake).sync(spec, keys, shard)
 
 
 def sync_events(lake: Lake, scopes: Collection[Scope], hours: Collection[str] = ()) -> None:
@@ -202,47 +310,27 @@ def sync_events(lake: Lake, scopes: Collection[Scope], hours: Collection[str] = 
 def refold_memories(
     lake: Lake, embedder: Embedder, scopes: Iterable[Scope], known: pa.Table | None = None
 ) -> set[Scope]:
-    """Fold the memories of scopes with changed events or missing vectors. Return the scopes with changed rows.
+    """Fold the memories of scopes with changed events or missing vectors; see :meth:`Fold.refold`.
 
-    Scopes are embedded and written many at a time. Vectors in `known` (content, vector, embed_model) are reused.
-
-    Raises:
-        CommitConflictError: concurrent runs kept writing events or memories of these scopes.
+    Vectors in `known` (content, vector, embed_model) are reused.
     """
-    ordered = sorted(set(scopes), key=lambda scope: scope.key)  # so that a shard is written once
-    changed: set[Scope] = set()
-    for start in range(0, len(ordered), _SCOPES_AT_ONCE):
-        changed |= _refold(lake, embedder, ordered[start : start + _SCOPES_AT_ONCE], known)
-    return changed
+    return MemoryFold(lake, embedder, known).refold(scopes)
 
 
-def _refold(lake: Lake, embedder: Embedder, scopes: list[Scope], known: pa.Table | None) -> set[Scope]:
-    lacks = f"embed_model IS NULL OR embed_model != {quoted(embedder.name)}"
-    without_vector = scopes_in(lake.memory_rows.read(scopes, SCOPE_COLUMNS, f"is_newest AND ({lacks})"))
-    changed: set[Scope] = set()
-    vectors: dict[str, NDArray[np.float32]] = {}
-    for _ in range(_ATTEMPTS):
-        orders = by_scope(in_order(lake.events.read(scopes, ORDER_COLUMNS)))
-        stale = _stale(lake, scopes, orders) | without_vector
-        if not stale:
-            return changed
-        ordered = [scope for scope in scopes if scope in stale]
-        later = later_events(lake, [scope for scope in ordered if scope not in without_vector], orders)
-        whole = [scope for scope in ordered if scope not in later]
-        written = set[str]()
-        if later:
-            rows = apply_events(lake, embedder, orders, later, known, vectors)
-            ids = listed(rows["id"].to_pylist())
-            written |= lake.memory_rows.replace(rows, list(later), f"id IN ({ids})")
-        for part in _parts(whole, orders):
-            events = {scope: orders[scope] for scope in part if scope in orders}
-            stored = lake.memory_rows.read(part, VECTOR_COLUMNS, _NEWEST)
-            written |= lake.memory_rows.replace(folded_rows(lake, embedder, events, [stored, known], vectors), part)
-            vectors.clear()
-        changed |= {scope for scope in ordered if scope.key in written}
-        # Another run may have written events, or older memories, since the events were read: look again.
-        without_vector = set()
-    raise CommitConflictError(f"the memories of {scopes[0]} and others keep changing; run it again later")
+def stale_scopes(lake: Lake, scopes: Collection[Scope]) -> set[Scope]:
+    """Return the scopes with memories that are not the complete fold of their events."""
+    return MemoryFold(lake).stale(scopes)
+
+
+def folded_memories(lake: Lake, embedder: Embedder, where: pc.Expression) -> pa.Table:
+    """Return the rows of the memories of scopes that meet a condition, folded from all of their events."""
+    return MemoryFold(lake, embedder).rows_of(by_scope(_in_order(lake.events.scan(_ORDER_COLUMNS).filter(where))))
+
+
+def _in_order(events: pa.Table) -> pa.Table:
+    """Return events, with the columns `_ORDER_COLUMNS`, in the order of the fold in each scope."""
+    placed = pc.coalesce(events["ordered_at"], events["event_at"])
+    return events.append_column("placed_at", placed).sort_by(_ORDER).select(events.column_names)
 
 
 def _parts(scopes: Sequence[Scope], orders: Mapping[Scope, pa.Table]) -> Iterator[list[Scope]]:
@@ -260,34 +348,16 @@ def _parts(scopes: Sequence[Scope], orders: Mapping[Scope, pa.Table]) -> Iterato
         yield part
 
 
-def stale_scopes(lake: Lake, scopes: Collection[Scope]) -> set[Scope]:
-    """Return the scopes with memories that are not the complete fold of their events."""
-    orders = by_scope(lake.events.read(scopes, ("id", *SCOPE_COLUMNS)))
-    return _stale(lake, scopes, orders)
-
-
-def _stale(lake: Lake, scopes: Iterable[Scope], orders: Mapping[Scope, pa.Table]) -> set[Scope]:
-    scopes = list(scopes)
-    rows = lake.memory_rows.read(scopes, ("version", "digest", *STATE_COLUMNS))
-    states = fold_states(rows.filter(pc.equal(rows["version"], 0)))
-    digests = {scope: digests_of(own) for scope, own in by_scope(rows.filter(pc.greater(rows["version"], 0))).items()}
-    stale = set()
-    for scope in scopes:
-        own, state = orders.get(scope), states.get(scope)
-        expected = None if own is None else (events_digest(ids_of(own)), rows_digest(digests.get(scope, [])))
-        found = None if state is None else (state.events, state.rows)
-        if found != expected or (own is None and scope in digests):
-            stale.add(scope)
-    return stale
-
-
-def _unfinished(lake: Lake, shard: int | None) -> dict[str, int]:
-    """Return the number of memories without a vector, by the hour of their last change."""
-    counts: dict[str, int] = {}
-    for at in lake.memory_rows.scan(("changed_at",), _WITHOUT_VECTOR, shard)["changed_at"].to_pylist():
-        key = Calendar().hour(at).key
-        counts[key] = counts.get(key, 0) + 1
-    return counts
+def _with_states(rows: pa.Table, orders: Mapping[Scope, pa.Table], digests: Mapping[Scope, list[str]]) -> pa.Table:
+    """Add the rows that say which events are folded. `digests` are those of all rows of each scope."""
+    states = states_to_rows(
+        {
+            scope: FoldState(events_digest(_ids(order)), rows_digest(own), order.num_rows, _ids(order)[-1])
+            for scope, own in digests.items()
+            for order in [orders[scope]]
+        }
+    )
+    return pa.concat_tables([states, rows.cast(states.schema)])
 
 
 def embed_memories(lake: Lake, embedder: Embedder, hours: list[Period], events: Iterable[MemoryEvent]) -> None:
@@ -304,37 +374,34 @@ def embed_memories(lake: Lake, embedder: Embedder, hours: list[Period], events: 
     embed_missing([known, facts.select(VECTOR_COLUMNS)], memories, embedder, {})
 
 
+def embed_missing(
+    known: Sequence[pa.Table | None],
+    memories: Mapping[Scope, Memories],
+    embedder: Embedder,
+    found: dict[str, NDArray[np.float32]],
+) -> None:
+    """Add the vectors of all contents to `found`, by content. Contents that fail are omitted."""
+    contents = {
+        memory.content: Use(scope, Calendar().hour(memory.changed_at))
+        for scope, folded in memories.items()
+        for memory in folded.newest.values()
+    }
+    for rows in known:
+        if rows is not None:
+            found |= vectors_in(rows.filter(pc.is_in(rows["content"], pa.array(list(contents), pa.string()))), embedder)
+    found |= embedded({content: use for content, use in contents.items() if content not in found}, embedder)
+
+
 def memory_events_in(facts: pa.Table, configuration: Configuration) -> list[MemoryEvent]:
     """Return the memory events derived from facts, under the settings of their agents."""
     return events_of(rows_to_facts(facts), configuration.memories)
 
 
-def _without_forgotten(lake: Lake, events: pa.Table) -> pa.Table:
-    """Drop events that were forgotten after the journal was read."""
-    forgotten = lake.tombstones.forgotten()
-    if not forgotten:
-        return events
-    stored = rows_to_events(events)
-    redacted = {event.id: forgotten.taken(event) for event in stored}
-    changed = pa.array([event.id for event in stored if redacted[event.id] != event], pa.string())
-    if not len(changed):
-        return events
-    new = [one for event in stored if (one := redacted[event.id]) is not None and one != event]
-    unchanged = events.filter(pc.invert(pc.is_in(events["id"], changed)))
-    return _union(unchanged, events_to_rows(new, are_edits=True))  # only edits have a note that can be removed
+def _ids(rows: pa.Table) -> list[str]:
+    ids: list[str] = rows["id"].to_pylist()
+    return ids
 
 
-def _has_lost_events(events: pa.Table, marks: ExpirationMarks, messages: pa.ChunkedArray) -> pa.Array:
-    """Return a mask of the events with expired messages, which cannot be derived again."""
-    lost = np.zeros(events.num_rows, np.bool_)
-    for retention_class in WORKING_CLASSES:
-        lost |= marks.mask(events, retention_class)
-    if lost.any():
-        present = set(messages.to_pylist())
-        evidence = events["evidence"].filter(pa.array(lost)).to_pylist()
-        lost[lost] = [not present.issuperset(ids) for ids in evidence]
-    return pa.array(lost)
-
-
-def _union(rows: pa.Table, new: pa.Table) -> pa.Table:
-    return pa.concat_tables([rows, new.filter(pc.invert(pc.is_in(new["id"], rows["id"].combine_chunks())))])
+def _digests(rows: pa.Table) -> list[str]:
+    digests: list[str] = rows["digest"].to_pylist()
+    return digests

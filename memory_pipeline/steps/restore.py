@@ -11,10 +11,8 @@ from memory_pipeline.lake.codec.graph import operations_to_project
 from memory_pipeline.lake.codec.memories import events_projected
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, GRAPH_OPERATIONS, MEMORY_EVENTS
 from memory_pipeline.steps.fold_graph import folded_graphs
-from memory_pipeline.steps.fold_memories import ORDER_COLUMNS, in_order
-from memory_pipeline.steps.group import by_scope
+from memory_pipeline.steps.fold_memories import folded_memories
 from memory_pipeline.steps.index import indexable_rows
-from memory_pipeline.steps.memory_folding import folded_rows
 from memory_pipeline.steps.scopes import recorded_scopes
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ def restore_projections(lake: Lake, embedder: Embedder, *, thoroughly: bool = Fa
             (lake.operations, partial(_operations, lake)),
             (lake.graph_rows, partial(folded_graphs, lake)),
             (lake.events, partial(_events, lake)),
-            (lake.memory_rows, partial(_memories, lake, embedder)),
+            (lake.memory_rows, partial(folded_memories, lake, embedder)),
             (lake.scopes, partial(recorded_scopes, lake)),
         )
         for name in projection.mend(rows_of, thoroughly=thoroughly)
@@ -53,9 +51,3 @@ def _operations(lake: Lake, where: pc.Expression) -> pa.Table:
 def _events(lake: Lake, where: pc.Expression) -> pa.Table:
     specs = (MEMORY_EVENTS, CONSOLIDATION_EVENTS)
     return pa.concat_tables(events_projected(lake.tables.read_sound(spec, where=where)) for spec in specs)
-
-
-def _memories(lake: Lake, embedder: Embedder, where: pc.Expression) -> pa.Table:
-    events = in_order(lake.events.scan(ORDER_COLUMNS).filter(where))
-    # All events are folded: the damaged table must not be read.
-    return folded_rows(lake, embedder, by_scope(events), (), {})

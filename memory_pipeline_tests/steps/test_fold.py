@@ -27,7 +27,7 @@ from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps import materialize as steps
-from memory_pipeline.steps.fold_memories import fold_memories, refold_memories
+from memory_pipeline.steps.fold_memories import MemoryFold, fold_memories, refold_memories
 from memory_pipeline.steps.ingest import acknowledge
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.retention import expire
@@ -476,7 +476,7 @@ def test_a_run_keeps_events_of_a_concurrent_commit(root: str, keeping: Models, m
 
 STEPS: dict[str, tuple[str, Any]] = {
     "fold_memories": ("memory_pipeline.steps.materialize.fold_memories", fold_memories),
-    "refold": ("memory_pipeline.steps.fold_memories.refold_memories", refold_memories),
+    "refold": ("memory_pipeline.steps.fold_memories.MemoryFold.refold", MemoryFold.refold),
     "record": ("memory_pipeline.lake.tables.ledger.Ledger.record", Ledger.record),
     "acknowledge": ("memory_pipeline.steps.materialize.acknowledge", acknowledge),
 }

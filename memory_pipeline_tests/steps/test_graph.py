@@ -34,7 +34,12 @@ from memory_pipeline.lake.tables.ledger import GRAPH_ASSET
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps import materialize as steps
-from memory_pipeline.steps.fold_graph import fold_graph, mend_graph, refold_graph, stale_scopes, sync_operations
+from memory_pipeline.steps.fold_graph import (
+    GraphFold,
+    fold_graph,
+    mend_graph,
+    stale_scopes,
+)
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.results import NO_ROWS
 from memory_pipeline.steps.scheduling.planner import grain_status
@@ -356,7 +361,7 @@ def test_a_run_refolds_a_graph_written_by_a_concurrent_run(
     """It read the operations of a run that had not folded them yet."""
     write(Lake(root), conversation("INSERT Anna|likes|tea"))
     with monkeypatch.context() as patch:
-        patch.setattr("memory_pipeline.steps.fold_graph.refold_graph", broken_disk)
+        patch.setattr("memory_pipeline.steps.fold_graph.GraphFold.refold", broken_disk)
         with pytest.raises(OSError, match="disk is full"):
             run(Lake(root), outspoken)
     lake = Lake(root)
@@ -381,13 +386,13 @@ STEPS = {
     "load_messages": "memory_pipeline.steps.materialize.load_messages",
     "extract_facts": "memory_pipeline.steps.materialize.extract_facts",
     "fold_graph": "memory_pipeline.steps.materialize.fold_graph",
-    "sync": "memory_pipeline.steps.fold_graph.sync_operations",
-    "refold": "memory_pipeline.steps.fold_graph.refold_graph",
+    "sync": "memory_pipeline.steps.fold_graph.GraphFold.sync",
+    "refold": "memory_pipeline.steps.fold_graph.GraphFold.refold",
     "index_periods": "memory_pipeline.steps.materialize.index_periods",
     "record": "memory_pipeline.lake.tables.ledger.Ledger.record",
     "acknowledge": "memory_pipeline.steps.materialize.acknowledge",
 }
-CALLED = {"sync": sync_operations, "refold": refold_graph}
+CALLED = {"sync": GraphFold.sync, "refold": GraphFold.refold}
 
 
 def of_step(step: str) -> Any:
@@ -489,7 +494,7 @@ def test_readers_find_an_edit_exactly_once_before_during_and_after_the_run(
             return made
 
         wrapped = partial(watched, _step=step, _original=of_step(step))
-        monkeypatch.setattr(path, (lambda self, *args, _w=wrapped: _w(self, *args)) if step == "record" else wrapped)
+        monkeypatch.setattr(path, lambda *args, _wrapped=wrapped, **named: _wrapped(*args, **named))
     passed: list[str] = []
     run(lake, outspoken)
     assert set(passed) == set(STEPS)

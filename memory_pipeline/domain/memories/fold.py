@@ -41,12 +41,26 @@ from memory_pipeline.domain.memories.record import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
-_TERMS = (
-    "subject", "predicate", "object", "user_id", "key", "value", "is_point_in_time", "memory_class", "outcome_success",
-)  # fmt: skip
+#: The fields of memories that events set.
+_SET = tuple(name for name in DurableMemory.__dataclass_fields__ if name in Changes.__dataclass_fields__)
+_FIGURES = ("importance", "confidence", "decay_rate")
+#: Those of which a later statement replaces an earlier one; the others have rules of their own.
+_RULED = {"kind", "title", "hook", "content", "tags", "source_type", "context", *_FIGURES}
+_TERMS = tuple(name for name in _SET if name not in _RULED)
+#: What a new memory has unless its event says otherwise.
+_ABSENT: dict[str, Any] = {
+    **dict.fromkeys(_SET),
+    "kind": MemoryKind.FACT,
+    "importance": IMPORTANCE,
+    "confidence": CONFIDENCE,
+    "decay_rate": DECAY_RATE,
+    "is_point_in_time": False,
+    "memory_class": MemoryClass.FACTUAL,
+    "tags": (),
+}
 _DIGITS = 6
 
 
@@ -122,6 +136,30 @@ def fold_events(events: Iterable[MemoryEvent], known: Memories | None = None) ->
     return memories
 
 
+def changed_by(
+    events: Iterable[MemoryEvent],
+    matches: Mapping[str, str],
+    successors: Mapping[str, str],
+    aliases: Callable[[str], str] = str,
+) -> set[str]:
+    """Return the ids of the memories that events may read or change.
+
+    `matches` is the memory by match key, `successors` the memory that replaced a memory, by its id. `aliases` returns
+    the memory that the id of a REMEMBER stands for.
+    """
+    waiting: list[str | None] = []
+    for event in events:
+        known = matches.get(key_of(event.changes)) if event.verb is MemoryVerb.REMEMBER else None
+        waiting += [event.memory_id, event.other_id, known]
+    found = set[str]()
+    while waiting:
+        one = waiting.pop()
+        if one is not None and one not in found:
+            found.add(one)
+            waiting += [successors.get(one), aliases(one)]
+    return found
+
+
 def apply_use(memories: Memories, memory_id: str, count: int, at: datetime) -> None:
     """Count uses of a memory, the last one at `at`, UTC. An unknown memory is ignored."""
     memory = memories.newest.get(memories.resolved(memory_id))
@@ -152,29 +190,19 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
         _repeat(memories, memories.newest[memory_id], event)
         return
     content = changes.content or ""
+    fields = {name: value for name in _SET if (value := getattr(changes, name)) is not None}
+    fields["content"] = content
+    fields["title"] = changes.title or title_of(content)
+    fields["hook"] = changes.hook or one_line_summary(content)
+    fields["source_type"] = changes.source_type or (
+        SourceType.USER if event.editor == CONVERSATION else SourceType.AGENT
+    )
     memory = DurableMemory(
         id=memory_id,
         version=1,
-        kind=changes.kind or MemoryKind.FACT,
-        title=changes.title or title_of(content),
-        hook=changes.hook or one_line_summary(content),
-        content=content,
-        subject=changes.subject,
-        predicate=changes.predicate,
-        object=changes.object,
-        user_id=changes.user_id,
-        key=changes.key,
-        value=changes.value,
-        importance=IMPORTANCE if changes.importance is None else changes.importance,
-        confidence=CONFIDENCE if changes.confidence is None else changes.confidence,
-        decay_rate=DECAY_RATE if changes.decay_rate is None else changes.decay_rate,
+        **{**_ABSENT, **fields},
         access_count=0,
         last_accessed_at=None,
-        is_point_in_time=bool(changes.is_point_in_time),
-        memory_class=changes.memory_class or MemoryClass.FACTUAL,
-        outcome_success=changes.outcome_success,
-        source_type=changes.source_type or (SourceType.USER if event.editor == CONVERSATION else SourceType.AGENT),
-        context=changes.context,
         temperature=Temperature.WARM,
         status=Status.ACTIVE,
         status_reason=None,
@@ -182,7 +210,6 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
         merged_ids=(),
         source_ids=_newest((), event.evidence or (event.id,)),
         conversation_ids=_newest((), [event.conversation_id] if event.conversation_id else []),
-        tags=changes.tags or (),
         editor=event.editor,
         event_id=event.id,
         match_keys=(key_of(changes),),
@@ -242,11 +269,7 @@ def _update(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> No
         outcome_success=None if changes.memory_class is MemoryClass.FACTUAL else updated.outcome_success,
         tags=memory.tags if changes.tags is None else changes.tags,
         source_ids=_newest(memory.source_ids, event.evidence or (event.id,)),
-        **{
-            name: value
-            for name in ("importance", "confidence", "decay_rate")
-            if (value := getattr(changes, name)) is not None
-        },
+        **{name: value for name in _FIGURES if (value := getattr(changes, name)) is not None},
     )
     cleared: dict[str, Any] = dict.fromkeys(changes.cleared or ())
     updated = replace(updated, **cleared)

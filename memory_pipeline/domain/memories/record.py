@@ -146,6 +146,10 @@ class Status(StrEnum):
     ARCHIVED = "archived"
 
 
+#: What memories have in common that can say the same, or can contradict each other.
+SETTING = ("user_id", "key", "memory_class", "outcome_success")
+
+
 @dataclass(frozen=True, slots=True)
 class DurableMemory:
     """One version of a durable memory. The newest version also has the current status, temperature and counts.
@@ -221,8 +225,8 @@ class DurableMemory:
 
     @property
     def setting(self) -> tuple[str | bool | None, ...]:
-        """What memories have in common that can say the same, or can contradict each other."""
-        return self.user_id, self.key, self.memory_class, self.outcome_success
+        """The values of :data:`SETTING`."""
+        return tuple(getattr(self, name) for name in SETTING)
 
     def directs(self, user_id: str, identity: str) -> bool:
         """Return whether it may tell an assistant what to do for a user; `identity` is that of its scope.
@@ -255,6 +259,51 @@ class DurableMemory:
 
     def __str__(self) -> str:
         return mark_lines(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A memory without its content; attributes as in :class:`DurableMemory`."""
+
+    id: str
+    version: int
+    kind: MemoryKind
+    title: str
+    hook: str
+    subject: str | None
+    predicate: str | None
+    object: str | None
+    user_id: str | None
+    key: str | None
+    importance: float
+    confidence: float
+    temperature: Temperature
+    status: Status
+    superseded_by: str | None
+    merged_ids: tuple[str, ...]
+    tags: tuple[str, ...]
+    created_at: datetime
+    updated_at: datetime
+    last_accessed_at: datetime | None
+    is_point_in_time: bool
+    memory_class: MemoryClass
+    outcome_success: bool | None
+    source_type: SourceType
+    context: str | None
+
+    @classmethod
+    def of(cls, memory: DurableMemory) -> Header:
+        """Return the header of a memory."""
+        return cls(**{name: getattr(memory, name) for name in cls.__dataclass_fields__})
+
+    @property
+    def is_recalled(self) -> bool:
+        """Return whether recall may return it: it is active and not cold, and not the description of a context."""
+        return self.status is Status.ACTIVE and self.temperature is not Temperature.COLD and self.context != CONTEXTS
+
+    def __str__(self) -> str:
+        """Return one line: ``Where Anna lives (fact): Anna lives in Porto.``."""
+        return f"{self.title} ({self.kind}): {self.hook}"
 
 
 @lru_cache(maxsize=65_536)

@@ -7,7 +7,9 @@ or a field of the record is unaccounted for.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import MISSING, dataclass, fields
+from enum import StrEnum
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
@@ -84,7 +86,7 @@ class Codec(Generic[R]):
         columns: functions that compute the columns that are not attributes of a record.
         given: columns that the caller of :meth:`to_rows` supplies; a nullable one defaults to null.
         attributes: attributes that are not the value of a column, by name; a function converts the value of the column
-            of that name.
+            of that name. An attribute whose type is an enumeration needs none.
         unstored: the last fields of a record, which have no column; they come back as their defaults.
     """
 
@@ -103,7 +105,7 @@ class Codec(Generic[R]):
         known: dict[str, Any] = {**_OF_RECORD} if "scope" in names else {}
         known = {name: attrgetter(name) for name in names if name in spec.schema.names} | known | dict(columns or {})
         self._columns = {name: known[name] for name in spec.schema.names if name in known and name not in self._given}
-        forms = {"scope": SCOPE, **(attributes or {})}
+        forms = {"scope": SCOPE, **_enumerations(record), **(attributes or {})}
         self._attributes = {
             name: form if isinstance(form, Attribute) else Attribute((name,), form)
             for name in names
@@ -185,6 +187,16 @@ class Codec(Generic[R]):
         )
 
 
+def _enumerations(record: type[object]) -> dict[str, type[StrEnum]]:
+    """Return the enumerations that fields of a dataclass have as types, by the names of the fields."""
+    found = {}
+    for field in fields(record):  # type: ignore[arg-type]  # a dataclass
+        kind = getattr(sys.modules[record.__module__], str(field.type), None)
+        if isinstance(kind, type) and issubclass(kind, StrEnum):
+            found[field.name] = kind
+    return found
+
+
 def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return values as a column; lists of records become lists of structs."""
     if not (pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)):
@@ -224,6 +236,28 @@ def ids_digest(ids: Sequence[str]) -> str:
     width = 32
     whole = np.frombuffer("".join(own[-width:] for own in ids).encode(), np.uint64).reshape(-1, width // 8)
     return digest(len(ids), whole.sum(axis=0, dtype=np.uint64).tolist())
+
+
+def fold_state(method: str, sources: Sequence[str], rows: Sequence[str]) -> str:
+    """Return what the stored rows of a scope were folded from, and how: the method, the sources, and the rows.
+
+    `sources` and `rows` are ids or digests. The rows are up to date if this is the stored state, whatever was
+    interrupted or concurrent.
+    """
+    return " ".join([*([method] if method else []), ids_digest(sources), ids_digest(rows)])
+
+
+def states_in(schema: pa.Schema, scopes: Sequence[Scope], columns: Mapping[str, object]) -> pa.Table:
+    """Return the states of folds as rows of a projection, with null in all other columns than `columns`."""
+    given: dict[str, Any] = {**scope_columns(scopes), **columns}
+    schema = pa.schema([field.with_nullable(True) for field in schema])
+    return pa.table(
+        [
+            pa.array(given[field.name], field.type) if field.name in given else pa.nulls(len(scopes), field.type)
+            for field in schema
+        ],
+        schema=schema,
+    )
 
 
 def with_digest(rows: pa.Table) -> pa.Table:

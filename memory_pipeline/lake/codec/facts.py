@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.facts import Fact, FactKind
+from memory_pipeline.domain.facts import Fact
 from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.record import MemoryKind
@@ -62,7 +62,7 @@ _MESSAGES = Codec(
     MESSAGES,
     Message,
     columns={"period": attrgetter("hour.key")},
-    attributes={"role": Role, "edits": lambda edits: tuple(TextEdit(*edit) for edit in edits or ())},
+    attributes={"edits": lambda edits: tuple(TextEdit(*edit) for edit in edits or ())},
 )
 _FACTS = Codec(
     FACTS,
@@ -70,7 +70,6 @@ _FACTS = Codec(
     columns={"period": lambda fact: hour_key(fact.event_at), "digest": attrgetter("digest")},
     given=_EMBEDDING,
     attributes={
-        "kind": FactKind,
         "role": lambda role: Role(role) if role else Role.USER,  # older rows have no role
         "operations": _OPERATIONS,
         # Null in rows older than durable memories.

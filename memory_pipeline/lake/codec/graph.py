@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from memory_pipeline.domain.graph.operations import Operation, Verb
+from memory_pipeline.domain.graph.operations import Operation
 from memory_pipeline.domain.graph.triples import Triple, name_key
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
-from memory_pipeline.lake.codec.codec import Attribute, Codec, hour_key, ids_digest, scope_columns, with_digest
+from memory_pipeline.lake.codec.codec import Attribute, Codec, hour_key, scope_columns, states_in, with_digest
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from memory_pipeline.domain.graph.triples import Vocabulary
     from memory_pipeline.domain.scopes import Scope
 
 _OPERATIONS = Codec(
@@ -29,7 +28,7 @@ _OPERATIONS = Codec(
         "evidence_id": lambda one: one.message_ids[0],
     },
     given=(*SCOPE_COLUMNS, "id", "is_edit", "users"),
-    attributes={"verb": Verb, "message_ids": Attribute(("evidence_id",), lambda own: (own,))},
+    attributes={"message_ids": Attribute(("evidence_id",), lambda own: (own,))},
 )
 _TRIPLES = Codec(
     GRAPH_FACTS,
@@ -82,21 +81,9 @@ def triples_to_rows(triples: Mapping[Scope, Sequence[Triple]]) -> pa.Table:
     return with_digest(rows)
 
 
-def fold_state(vocabulary: Vocabulary, operations: Sequence[str], facts: Sequence[str]) -> str:
-    """Return what a scope's graph was folded from, and its result: vocabulary, operations and facts by their digests.
-
-    The graph is up to date if its stored state is that of its rows and operations, whatever was interrupted or
-    concurrent.
-    """
-    return f"{vocabulary.digest} {ids_digest(operations)} {ids_digest(facts)}"
-
-
 def states_to_rows(states: Mapping[Scope, str]) -> pa.Table:
-    """Return the states of scopes' graphs as rows of ``graph_facts``, with null in the columns of facts."""
-    given = {**scope_columns(list(states)), "source_digest": list(states.values()), "digest": list(states.values())}
-    given["id"] = given["scope"]
-    columns = [
-        pa.array(given[field.name], field.type) if field.name in given else pa.nulls(len(states), field.type)
-        for field in GRAPH_FACTS.schema
-    ]
-    return pa.table(columns, schema=pa.schema([field.with_nullable(True) for field in GRAPH_FACTS.schema]))
+    """Return the states of scopes' graphs as rows of ``graph_facts``."""
+    scopes, found = list(states), list(states.values())
+    return states_in(
+        GRAPH_FACTS.schema, scopes, {"id": [scope.key for scope in scopes], "source_digest": found, "digest": found}
+    )

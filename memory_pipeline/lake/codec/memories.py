@@ -11,15 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.memories.events import Changes, MemoryEvent
 from memory_pipeline.domain.memories.fold import Memories
 from memory_pipeline.domain.memories.record import (
     DurableMemory,
+    Header,
     MemoryClass,
     MemoryKind,
     SourceType,
-    Status,
-    Temperature,
 )
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.lake.codec.codec import (
@@ -29,6 +28,7 @@ from memory_pipeline.lake.codec.codec import (
     scope_columns,
     scope_of,
     scopes_of,
+    states_in,
     with_digest,
 )
 from memory_pipeline.lake.schema_types import TIME
@@ -63,13 +63,12 @@ def _changes(text: str) -> Changes:
     return Changes(**record)
 
 
-_EVENT: dict[str, Callable[[Any], object]] = {"verb": MemoryVerb, "changes": _changes}
 _EVENTS = Codec(
     MEMORY_EVENTS,
     MemoryEvent,
     columns={"period": attrgetter("hour.key"), "changes": _changes_to_json},
     given=["is_edit", "users"],
-    attributes=_EVENT,
+    attributes={"changes": _changes},
     unstored=["users"],
 )
 _CONSOLIDATION_EVENTS = Codec(
@@ -77,7 +76,7 @@ _CONSOLIDATION_EVENTS = Codec(
     MemoryEvent,
     columns={"changes": _changes_to_json},
     given=["period"],
-    attributes=_EVENT,
+    attributes={"changes": _changes},
     unstored=["received_at", "speaker", "ordered_at", "users"],
 )
 _MEMORIES = Codec(
@@ -85,15 +84,15 @@ _MEMORIES = Codec(
     DurableMemory,
     columns={"id": attrgetter("version_id"), "memory_id": attrgetter("id")},
     given=(*SCOPE_COLUMNS, "is_newest", "source_digest", "vector", "embed_model", "digest"),
-    attributes={
-        "id": Attribute(("memory_id",)),
-        **_FORMS,
-        "temperature": Temperature,
-        "status": Status,
-    },
+    attributes={"id": Attribute(("memory_id",))},
 )
 
 
+_HEADERS = Codec(MEMORIES, Header, given=MEMORIES.schema.names, attributes={"id": Attribute(("memory_id",))})
+#: The columns of a header, and those from which relevance is computed.
+HEADER_COLUMNS = ("memory_id", *(name for name in Header.__dataclass_fields__ if name != "id"), "decay_rate")
+#: A row of ``memories``, a mapping with :data:`HEADER_COLUMNS`, as a header.
+row_to_header = _HEADERS.to_record
 #: A row of ``memories``, a mapping with all columns of the record, as a version of a memory.
 row_to_memory = _MEMORIES.to_record
 #: A digest of event ids that does not depend on their order.
@@ -190,23 +189,18 @@ class FoldState:
 
 def states_to_rows(states: Mapping[Scope, FoldState]) -> pa.Table:
     """Return fold states as rows of ``memories``; all columns that are not about the state are null."""
-    schema = pa.schema([column.with_nullable(True) for column in MEMORIES.schema])
-    rows = [
-        {
-            "id": f"{scope.key}#0",
-            "memory_id": scope.key,
-            "version": 0,
-            "is_newest": False,
-            "access_count": state.count,
-            "event_id": state.last,
-            "source_digest": f"{state.events} {state.rows}",
-        }
-        for scope, state in states.items()
-    ]
-    table = pa.Table.from_pylist(rows, schema=schema)
-    for name, values in scope_columns(list(states)).items():
-        table = table.set_column(schema.get_field_index(name), schema.field(name), pa.array(values, pa.string()))
-    return with_digest(table)
+    scopes, own = list(states), list(states.values())
+    columns = {
+        "id": [f"{scope.key}#0" for scope in scopes],
+        "memory_id": [scope.key for scope in scopes],
+        "version": [0] * len(own),
+        "is_newest": [False] * len(own),
+        "access_count": [state.count for state in own],
+        "event_id": [state.last for state in own],
+        "source_digest": [f"{state.events} {state.rows}" for state in own],
+        "digest": [""] * len(own),
+    }
+    return with_digest(states_in(MEMORIES.schema, scopes, columns))
 
 
 #: The columns from which :func:`fold_states` reads.

@@ -33,6 +33,7 @@ from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS
 from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET, LedgerEntry
 from memory_pipeline.steps.consolidation.cosines import CosineMatrix
 from memory_pipeline.steps.consolidation.days import (
+    checkpoint_to_row,
     day_of,
     night_inputs,
     parse_day,
@@ -42,9 +43,8 @@ from memory_pipeline.steps.consolidation.days import (
 from memory_pipeline.steps.consolidation.report import ConsolidationReport
 from memory_pipeline.steps.consolidation.simulation import AgentSimulation, SimulationInputs, simulate
 from memory_pipeline.steps.embed import vectors_in
-from memory_pipeline.steps.fold_memories import refold_memories
+from memory_pipeline.steps.fold_memories import VECTOR_COLUMNS, refold_memories
 from memory_pipeline.steps.group import by_scope
-from memory_pipeline.steps.memory_folding import VECTOR_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -149,7 +149,7 @@ def _read_unchanged(lake: Lake) -> dict[str, str]:
 
 
 def _agent_key(events: str, checkpoint: ConsolidationCheckpoint | None) -> str:
-    return digest(_VERSION, events, None if checkpoint is None else checkpoint.to_row())
+    return digest(_VERSION, events, None if checkpoint is None else checkpoint_to_row(checkpoint))
 
 
 class _Run:

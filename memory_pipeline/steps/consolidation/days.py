@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.identity import NOTHING, digest_of_all
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.domain.scopes import SCOPE_COLUMNS
-from memory_pipeline.lake.codec.codec import SCOPE_ATTRIBUTES, scope_of
+from memory_pipeline.lake.codec.codec import Codec
 from memory_pipeline.lake.schemas import CONSOLIDATION
 from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET, MEMORIES_ASSET
 
@@ -132,32 +131,6 @@ class ConsolidationCheckpoint:
     method: str
     troubles: tuple[str, ...] = ()
 
-    def to_row(self) -> dict[str, Any]:
-        """Return a row of ``consolidation``."""
-        return {
-            "bucket": self.scope.key[0],
-            "id": self.scope.key,
-            **{name: getattr(self.scope, attribute) for name, attribute in SCOPE_ATTRIBUTES.items()},
-            "through": self.through.key,
-            "due": self.due.key if self.due else None,
-            "days": list(self.days),
-            "method": self.method,
-            "troubles": list(self.troubles),
-        }
-
-    @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> ConsolidationCheckpoint:
-        """Parse a row of ``consolidation``."""
-        due = row["due"]
-        return cls(
-            scope_of(*map(row.get, SCOPE_COLUMNS)),
-            parse_day(row["through"]),
-            None if due is None else parse_day(due),
-            tuple(row["days"]),
-            row["method"],
-            tuple(row["troubles"]),
-        )
-
     @property
     def first_trouble(self) -> Period | None:
         """The first day with a failed pass."""
@@ -177,6 +150,21 @@ def parse_day(key: str) -> Period:
     return Period(Grain.DAILY, key)
 
 
+_CHECKPOINTS = Codec(
+    CONSOLIDATION,
+    ConsolidationCheckpoint,
+    columns={
+        "bucket": lambda one: one.scope.key[0],
+        "id": lambda one: one.scope.key,
+        "through": lambda one: one.through.key,
+        "due": lambda one: None if one.due is None else one.due.key,
+    },
+    attributes={"through": parse_day, "due": lambda key: None if key is None else parse_day(key)},
+)
+#: A checkpoint as a row of ``consolidation``.
+checkpoint_to_row = _CHECKPOINTS.to_row
+
+
 def day_of(event: MemoryEvent, calendar: Calendar) -> Period:
     """Return the day in the lake's time zone to which an event belongs in the order of events."""
     return calendar.ancestor(calendar.hour(event.placed_at), Grain.DAILY)
@@ -193,8 +181,7 @@ def spans(happened: Mapping[Period, Collection[str]], through: Period) -> tuple[
 
 def read_checkpoints(tables: Tables) -> dict[str, ConsolidationCheckpoint]:
     """Return the checkpoints by key of the scope. Agents with a damaged one count as never consolidated."""
-    rows = map(ConsolidationCheckpoint.of_row, tables.read_sound(CONSOLIDATION).to_pylist())
-    return {each.scope.key: each for each in rows}
+    return {each.scope.key: each for each in _CHECKPOINTS.to_records(tables.read_sound(CONSOLIDATION))}
 
 
 def write_checkpoints(
@@ -202,7 +189,7 @@ def write_checkpoints(
 ) -> Period | None:
     """Replace the checkpoints of `scopes` in one commit. Return the last day through which a replaced one was made."""
     keys = pa.array([scope.key for scope in scopes], pa.string())
-    new = pa.Table.from_pylist([each.to_row() for each in checkpoints], schema=CONSOLIDATION.schema)
+    new = _CHECKPOINTS.to_rows(list(checkpoints))
 
     replaced: dict[str, str] = {}
 
