@@ -1,9 +1,9 @@
 """Replay: bring everything that is derived level with the records.
 
 Records are messages, edits, memory events, tombstones, marks of expiry, and summaries whose sources have expired.
-Facts, operations, other events, folds, summaries and the index follow from them. Whoever removes rows hands over their
-periods and scopes: an erasure, or the repair of damaged rows. A run derives the periods that are pending in the same
-way, after it has loaded their journal files.
+Facts, operations, other events, folds, summaries and the index follow from them. An erasure, or the repair of damaged
+rows, passes the periods and scopes of the rows that it removed. A run derives pending periods with the same steps, after
+it has loaded their journal files.
 """
 
 from __future__ import annotations
