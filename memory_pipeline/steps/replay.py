@@ -2,8 +2,8 @@
 
 Records are messages, edits, memory events, tombstones, marks of expiry, and summaries whose sources have expired.
 Facts, operations, other events, folds, summaries and the index follow from them. An erasure, or the repair of damaged
-rows, passes the periods and scopes of the rows that it removed. A run derives pending periods with the same steps, after
-it has loaded their journal files.
+rows, passes the periods and scopes of the rows that it removed. A run derives pending periods with the same steps,
+after it has loaded their journal files.
 """
 
 from __future__ import annotations
