@@ -349,7 +349,7 @@ def test_the_experiences_links_and_contexts_of_a_user_are_erased(root: str, mode
     writer.contexts.archive("tariffs", now=later)  # pending
     report = forget(Lake(root), models, Subject.user("acme", "dora-55"), later + timedelta(hours=1))
     assert_verified(Lake(root), report)
-    for text in (b"dora-55", b"line 071", b"0713"):
+    for text in (b"dora-55", b"line 071", b"tariff is 0713"):
         assert not [path for path in Path(root).rglob("*") if path.is_file() and text in path.read_bytes()]
     assert MemoryWriter.open(root, workspace_id="acme", agent_id="support", user_id="dora-55").contexts.list() == []
     # The agent's own are whole, and still verified after another run.
