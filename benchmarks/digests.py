@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SECRET = "0" * 64
+#: The address of a model is part of the keys of its answers.
+_PORT = 8197
 LATE = datetime(2025, 3, 5, 10, tzinfo=UTC)
 
 
@@ -122,7 +124,7 @@ def _locomo(lake: Lake, files: list[Path]) -> dict[str, Callable[[], object]]:
 
 def stories(files: list[Path]) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the name and the digests of each step of each lake."""
-    with tempfile.TemporaryDirectory() as folder, OpenAIServer() as server:
+    with tempfile.TemporaryDirectory() as folder, OpenAIServer(_PORT) as server:
         server.answer = answer
         lakes = {name: Lake(f"{folder}/{name}", secret=SECRET) for name in ("demo", "models", "locomo")}
         lakes["demo"].ensure()

@@ -93,7 +93,10 @@ class MemoryEventWriter:
                 Nothing was written.
         """
         check_names(fields, NewMemoryFields)
-        return self._one(MemoryVerb.REMEMBER, None, {"content": content, "kind": kind, **fields}, editor, None, now)
+        # The tags are always part of the event, and so of its id.
+        tags = fields.get("tags")
+        changes = {"content": content, "kind": kind, **fields, "tags": () if tags is None else tags}
+        return self._one(MemoryVerb.REMEMBER, None, changes, editor, None, now)
 
     def update(
         self,
