@@ -37,10 +37,9 @@ class Outcome(click.Choice[str]):
 #: Options whose names are not those of their parameters.
 _FLAGS = {
     "conversation_id": "--conversation", "first": "--from", "last": "--to",
-    "is_point_in_time": "--point-in-time/--lasting", "maximum_days_ago":
-    "--max-days-ago", "memory_class": "--class", "minimum_days_ago": "--min-days-ago", "minimum_importance":
-    "--min-importance", "minimum_score": "--min-score", "outcome_success": "--outcome", "sources": "--source", "tags":
-    "--tag", "user_id": "--preferences-of",
+    "is_point_in_time": "--point-in-time/--lasting", "maximum_days_ago": "--max-days-ago", "memory_class": "--class",
+    "minimum_days_ago": "--min-days-ago", "minimum_importance": "--min-importance", "minimum_score": "--min-score",
+    "outcome_success": "--outcome", "sources": "--source", "tags": "--tag", "user_id": "--preferences-of",
 }  # fmt: skip
 #: The help of options that mean the same in all commands.
 _HELP = {
@@ -85,7 +84,7 @@ class VerbCommand(click.Command):
         return self._help if isinstance(self._help, str) else _help_of(self._method)
 
     @help.setter  # noqa: A003  # as in the base class
-    def help(self, text: str | None) -> None:  # as above
+    def help(self, text: str | None) -> None:
         self._help = text
 
     @property

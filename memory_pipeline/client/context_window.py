@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.chat_messages import as_mapping, messages_in
 from memory_pipeline.domain.context_window import estimated_tokens, most_relevant, newest
-from memory_pipeline.domain.values import count_of
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.domain.values import count_of, one_of
 from memory_pipeline.search.arguments import MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -68,8 +67,8 @@ class ContextWindow:
             memory: where all messages are stored.
             max_tokens: limit of the contents of all messages.
             strategy: what leaves a full window. ``fifo``: the oldest messages. ``semantic``: those that matter least
-                for the present topic. ``summarize``: a summary replaces all but the last ten, or all but those that
-                leave it a quarter of the window.
+                for the present topic. ``summarize``: a summary, of at most a quarter of the window, replaces all
+                messages but the last ones, at most ten.
             conversation_id: the conversation, to continue it; by default a new one.
             count: returns the number of tokens of a text, as the model's tokenizer does. By default four characters are
                 a token.
@@ -78,15 +77,13 @@ class ContextWindow:
             InputError: an argument is invalid.
         """
         self.max_tokens = count_of("max_tokens", max_tokens, 1, MAX_TOKENS)
-        if strategy not in list(Strategy):
-            raise InputError(f"strategy {shown(strategy)} is unknown; accepted: {', '.join(Strategy)}")
+        self._strategy = one_of(Strategy, "strategy", strategy)
         self.messages: list[Any] = []
         self.conversation_id = conversation_id
         self._summary: dict[str, object] | None = None
         #: The messages of the summary: a new summary is made of all of them.
         self._summarized: list[Any] = []
         self._memory = memory
-        self._strategy = Strategy(strategy)
         self._count = count
 
     def add(self, message: object, *, now: datetime | None = None) -> None:
