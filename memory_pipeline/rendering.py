@@ -116,6 +116,8 @@ def run_line(done: RunResult, seconds: float) -> str:
         text += f", {counted(done.calls, 'model call')}, {counted(tokens, 'token')}, ${done.cost_usd:.4f}"
     if done.refused:
         text += f", {done.refused:,} parts of answers rejected"
+    if done.expired:
+        text += f", {counted(done.expired, 'message')} dropped: older than the retention"
     if done.fallbacks:
         text += f", {counted(done.fallbacks, 'row')} fell back to rules"
     if done.unfinished:

@@ -13,7 +13,7 @@ import click
 from memory_pipeline.cli.common import cli, lake_of, models_of, settings_of
 from memory_pipeline.cli.terminal import progress
 from memory_pipeline.cli.verbs import command
-from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import LakeError
 from memory_pipeline.rendering import plain, to_json
 
@@ -80,10 +80,10 @@ def _repaired(lake: Lake, settings: Settings, models: Models, now: datetime, fou
     """Rebuild the damage, run what is pending, recompute what fails its checks. Return the errors."""
     from memory_pipeline.checks import CheckContext, all_checks, run_checks
     from memory_pipeline.in_process import run_all
-    from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, index_asset, table_asset
-    from memory_pipeline.steps.fold_graph import mend_graph
-    from memory_pipeline.steps.materialize import materialize
+    from memory_pipeline.lake.tables.ledger import index_asset, table_asset
     from memory_pipeline.steps.repair import repair as rebuild
+    from memory_pipeline.steps.replay import replay
+    from memory_pipeline.steps.scopes import known_scopes
 
     errors: list[str] = []
     with _noted(errors):
@@ -92,16 +92,15 @@ def _repaired(lake: Lake, settings: Settings, models: Models, now: datetime, fou
         _exhaust(run_all(lake, settings, models, now))
     checks = [check for check in all_checks() if check.name in _FIXED_BY_RECOMPUTING]
     failing = {finding.check.asset for finding in run_checks(CheckContext(lake, now), checks) if finding.is_error}
-    if GRAPH_ASSET in failing:
-        with _noted(errors):
-            mend_graph(lake)
-    for grain in Grain:
-        if failing & {table_asset(grain), index_asset(grain), *(_OF_HOURS if grain is Grain.WORKING else ())}:
-            # All periods: recomputing a correct one changes nothing.
-            periods = [Period(grain, key) for key in lake.ledger.entries(table_asset(grain))]
-            with _noted(errors):
-                _exhaust(materialize(lake, models, grain, periods))
     if failing:
+        # All periods: recomputing a correct one changes nothing.
+        periods = {
+            grain: lake.ledger.entries(table_asset(grain)).keys()
+            for grain in Grain
+            if failing & {table_asset(grain), index_asset(grain), *(_OF_HOURS if grain is Grain.WORKING else ())}
+        }
+        with _noted(errors):
+            replay(lake, models, periods, known_scopes(lake))
         with _noted(errors):
             _exhaust(run_all(lake, settings, models, now))
     return list(dict.fromkeys(errors))

@@ -114,6 +114,8 @@ def _print_ingestion(lake: Lake, path: Path, result: Ingestion) -> None:
         click.echo(f"  recalled text dropped from {counted(result.recalled, 'message')}")
     if result.forgotten:
         click.echo(f"  {result.forgotten:,} messages or records dropped: they were erased before")
+    if result.expired:
+        click.echo(f"  {counted(result.expired, 'message')} dropped: older than the retention of the agent")
     for place in result.left_out:
         click.echo(plain(f"    {place}"))
     for rejection in result.rejections:

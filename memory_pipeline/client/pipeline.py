@@ -77,6 +77,7 @@ class DirectRunner:
             sum(part.fallbacks for part in rows),
             sum(part.unfinished for part in rows),
             sum(part.refused for part in rows),
+            sum(part.expired for part in parts),
         ), errors
 
     def consolidation(self, days: Sequence[Period]) -> ConsolidationReport:

@@ -15,7 +15,7 @@ from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import PartitionsError
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.tables.ledger import table_asset
+from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.models.factory import Models
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.consolidation.report import ConsolidationReport
@@ -58,7 +58,9 @@ class DagsterRunner:
         changed = sum(bool(_value(event, "changed")) for event in events)
         table = [event for event in events if event.asset_key == self._partitions.asset(table_asset(grain))]
         sums = {name: sum(_value(event, name) for event in table) for name in _SUMMED}
-        return RunResult(grain, periods, changed, **sums), raised
+        messages = [event for event in events if event.asset_key == self._partitions.asset(MESSAGES_ASSET)]
+        expired = sum(_value(event, "expired") for event in messages)
+        return RunResult(grain, periods, changed, expired=expired, **sums), raised
 
     def consolidation(self, days: Sequence[Period]) -> ConsolidationReport:
         """Consolidate durable memories as of the ends of days."""

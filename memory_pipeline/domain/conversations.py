@@ -88,6 +88,7 @@ class Receipt:
         edited: ids of the stored messages whose text was replaced.
         recalled: number of messages from which recalled text was dropped.
         forgotten: number of messages that were dropped because their subject was erased later.
+        expired: number of messages that were dropped because all that was kept of their time has expired.
         not_captured: number of messages that were not stored, because their conversation is not captured in full.
         empty: number of messages that were left out, because they say nothing.
         unread_times: keys of messages that look like times and were not read, because they may mean something else.
@@ -99,6 +100,7 @@ class Receipt:
     files: tuple[str, ...] = ()
     recalled: int = 0
     forgotten: int = 0
+    expired: int = 0
     not_captured: int = 0
     empty: int = 0
     unread_times: tuple[str, ...] = ()

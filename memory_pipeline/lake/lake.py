@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.capture import Capture, rule_for
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Grain, Period, start_for
+from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, scope_key, user_identity
 from memory_pipeline.errors import (
     ConfigurationError,
@@ -30,11 +31,13 @@ from memory_pipeline.lake.layout import MOST_SHARDS, SHARDS
 from memory_pipeline.settings import DEFAULT_START
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from os import PathLike
     from pathlib import Path
 
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.capture import Talk
+    from memory_pipeline.domain.messages import Message
     from memory_pipeline.lake.access import AccessEvents
     from memory_pipeline.lake.access_log import AccessLog
     from memory_pipeline.lake.calls.call_store import Calls
@@ -202,6 +205,25 @@ class Lake:
         """Return the capture of a conversation by the configured rules, as of the last ten seconds."""
         rule = rule_for(self._recent_settings().capture(workspace_id, talk.agent_id), talk)
         return Capture.FULL if rule is None else rule.mode
+
+    def without_expired(self, messages: Collection[Message]) -> list[Message]:
+        """Return `messages` without those that are older than all that is kept of their time.
+
+        The marks of expiry are read only if a message is older than its workspace keeps yearly summaries.
+        """
+        settings = self._recent_settings()
+
+        def is_old(message: Message) -> bool:
+            retention = settings.retention(message.scope.workspace_id)
+            last = retention.last_expired(RetentionClass.YEARLY, message.received_at, self.calendar)
+            return last is not None and self.calendar.ancestor(message.hour, Grain.YEARLY).key <= last.key
+
+        if not any(map(is_old, messages)):
+            return list(messages)
+        from memory_pipeline.lake.tables.tombstones import ExpirationMarks
+
+        marks = ExpirationMarks.of(self.tables)
+        return [message for message in messages if not marks.has_expired(message, self.calendar)]
 
     def _recent_settings(self) -> Configuration:
         """Return the configuration for writes, read again every ten seconds, because a read of S3 takes long."""

@@ -186,14 +186,6 @@ def stale_scopes(lake: Lake) -> set[Scope]:
     return GraphFold(lake).stale_scopes()
 
 
-def mend_graph(lake: Lake) -> None:
-    """Sync all operations by scope with their records, and fold the graphs that are not up to date."""
-    fold = GraphFold(lake)
-    known = lake.operations.scan(["period"])["period"].unique().to_pylist()
-    fold.sync(GRAPH_OPERATIONS, {*lake.tables.keys(GRAPH_OPERATIONS), *known})
-    fold.refold(fold.stale_scopes())
-
-
 def folded_graphs(lake: Lake, where: pc.Expression) -> pa.Table:
     """Return the rows of the graphs of scopes that meet a condition, folded from all of their operations."""
     return GraphFold(lake).rows_of(by_scope(lake.operations.scan().cast(_NOTHING.schema).filter(where)), {}, {})

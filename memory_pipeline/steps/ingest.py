@@ -12,7 +12,6 @@ from memory_pipeline.domain.conversations import Rejection, same_id_other_conten
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.messages import with_edits
-from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.unread import is_forgotten
 from memory_pipeline.lake.codec.facts import message_digest, messages_to_rows, rows_to_messages
@@ -96,7 +95,8 @@ class FilteredJournal:
 
     Attributes:
         contents: by file; empty for a file without accepted entries.
-        expired: messages and edits that arrived after their day had expired. Memory events never expire.
+        expired: messages that arrived after all summaries of their time had expired, and edits of expired operations.
+            Memory events never expire.
         forgotten: entries that were forgotten before they were loaded.
         not_captured: messages of conversations that the configuration no longer captures in full.
     """
@@ -127,7 +127,7 @@ def filter_journal(
 ) -> FilteredJournal:
     """Read `hours` of pending files, or of `files` only, without entries that are forgotten, expired or not captured.
 
-    A message of an expired hour is accepted until its day expires, since the day is recomputed with it.
+    A message of an expired hour is accepted as long as a summary of its time is kept, since it is added to this one.
     """
     requested = set(hours)
     contents = {
@@ -189,10 +189,7 @@ def _has_expired(lake: Lake, marks: ExpirationMarks, record: Message | Edit | Me
         return False
     if isinstance(record, Edit):
         return record.hour.key <= (marks.through(record.scope, RetentionClass.GRAPH) or "")
-    day = lake.calendar.ancestor(record.hour, Grain.DAILY)
-    # Messages may be configured to outlive their daily summary.
-    messages = marks.through(record.scope, RetentionClass.CONVERSATIONS)
-    return day.key <= (marks.through(record.scope, RetentionClass.DAILY) or "") and record.hour.key <= (messages or "")
+    return marks.has_expired(record, lake.calendar)
 
 
 def load_messages(

@@ -129,6 +129,7 @@ class RunResult:
         fallbacks: rows made by rules because a model failed.
         unfinished: rows that wait for a model; the next run retries.
         refused: rejected parts of model answers.
+        expired: messages that were dropped because all that was kept of their time has expired.
     """
 
     grain: Grain
@@ -142,6 +143,7 @@ class RunResult:
     fallbacks: int = 0
     unfinished: int = 0
     refused: int = 0
+    expired: int = 0
 
 
 @dataclass(frozen=True, slots=True)

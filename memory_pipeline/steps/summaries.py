@@ -1,6 +1,8 @@
 """Summarize periods: read the sources, keep current summaries, and recompute the others.
 
-A summary with expired sources is kept until late data arrives. Then its points are summarized with the new data.
+A summary with expired sources is kept until late data arrives. Then its points are summarized with the new data. If
+the late data is of an expired period, this period is summarized from it alone, as a source of the coarser one, and
+retention deletes it again.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.embed import vectors_in, with_vectors
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
-from memory_pipeline.steps.lost_rows import lost_rows
+from memory_pipeline.steps.lost_rows import has_lost, lost_rows
 from memory_pipeline.steps.results import (
     PartitionResult,
     RowDigests,
@@ -112,6 +114,7 @@ def read_sources(
     rows = _read(lake, grain, [child.key for child in parents], shard)
     if grain is Grain.DAILY:
         _refuse_orphans(lake, rows, marks, shard)
+    late = _late(lake, periods, rows, marks, shard)
     known: dict[Period, dict[Scope, Summary]] = {period: {} for period in periods}
     for summary in rows_to_summaries(present):
         known[summary.period][summary.scope] = summary
@@ -133,8 +136,24 @@ def read_sources(
         of_agents = by_scope(pa.concat_tables(parts[period])) if parts[period] else {}
         nothing = rows.slice(0, 0)
         for scope in {**of_agents, **known[period]}:
-            _decide(sources, marks, summarizer, period, scope, of_agents.get(scope, nothing), known[period].get(scope))
+            own, old = of_agents.get(scope, nothing), known[period].get(scope)
+            _decide(sources, marks, summarizer, period, scope, own, old, late)
     return sources
+
+
+def _late(lake: Lake, periods: Sequence[Period], rows: pa.Table, marks: ExpirationMarks, shard: int | None) -> set[str]:
+    """Return the ids of the sources of expired periods that arrived after they had expired themselves."""
+    grain = periods[0].grain
+    if min(period.key for period in periods) > marks.latest([RetentionClass(grain)]):
+        return set()
+    if grain is Grain.DAILY:
+        last = marks.latest([RetentionClass.CONVERSATIONS])
+        keys = [key for key in rows["period"].unique().to_pylist() if key <= last]
+        messages = lake.tables.read_sound(MESSAGES, keys, columns=["id"], shard=shard)["id"].to_pylist()
+        is_late = marks.mask(rows, RetentionClass.CONVERSATIONS) & ~has_lost(rows, marks, set(messages))
+    else:
+        is_late = marks.mask(rows, RetentionClass(str(grain.finer)))
+    return set(rows.filter(pa.array(is_late))["id"].to_pylist())
 
 
 def _within(calendar: Calendar, day: Period, facts: pa.Table) -> pa.Table:
@@ -175,12 +194,14 @@ def _decide(
     scope: Scope,
     rows: pa.Table,
     old: Summary | None,
+    late: Collection[str],
 ) -> None:
     if period.key <= (marks.through(scope, RetentionClass(period.grain)) or ""):
-        # An expired period is not recomputed; retention deletes its summary.
-        if old is not None:
+        # Retention deletes an expired summary. Late data is summarized for the coarser period only.
+        rows = rows.filter(pc.is_in(rows["id"], pa.array(late, pa.string())))
+        if old is not None and not rows.num_rows:
             sources.kept.append(old)
-        return
+            return
     source_digest = digest(summarizer.method(scope, period.grain), digest_of_all(rows["digest"].to_pylist()))
     if rows.num_rows and old is not None and _is_current(sources, old, rows, source_digest):
         sources.kept.append(old)
@@ -207,8 +228,17 @@ def _has_expired_sources(old: Summary, rows: pa.Table, marks: ExpirationMarks) -
     through = _expired_through(old, marks)
     if through is None:
         return False
-    present = set(rows["id"].to_pylist())
-    return any(_partition(source) <= through for source in old.source_ids if source not in present)
+    present = dict(zip(rows["id"].to_pylist(), rows["digest"].to_pylist(), strict=True))
+    # A source may have expired and then been made again, from late data alone.
+    return any(
+        _partition(source) <= through and (source not in present or its_digest not in (None, present[source]))
+        for source, its_digest in _known_sources(old).items()
+    )
+
+
+def _known_sources(old: Summary) -> dict[str, str | None]:
+    """Return the digests of a summary's sources by id; None for facts, whose ids change with the content."""
+    return dict(zip(old.source_ids, old.source_digests or [None] * len(old.source_ids), strict=True))
 
 
 def _expired_through(old: Summary, marks: ExpirationMarks) -> str | None:
@@ -225,7 +255,7 @@ def _expired_through(old: Summary, marks: ExpirationMarks) -> str | None:
 def _continuation(old: Summary, sources: pa.Table, through: str) -> Due | None:
     """Combine a summary that has expired sources with new ones. Return None if nothing is new or forgotten."""
     _, digests = _material(old.period, sources)
-    known = dict(zip(old.source_ids, old.source_digests or [None] * len(old.source_ids), strict=True))
+    known = _known_sources(old)
     asserted = _assertions(sources) if old.period.grain is Grain.DAILY else digests
     new = {
         source: its_digest
@@ -238,13 +268,17 @@ def _continuation(old: Summary, sources: pa.Table, through: str) -> Due | None:
     if not new and not gone:
         return None
     rows = sources.filter(pc.is_in(sources["id"], pa.array(sorted(new), pa.string())))
+    # An expired source was made again from late data alone, so what the old summary has of it stays.
+    replaced = {source for source in new if old.period.grain is Grain.DAILY or _partition(source) > through}
     kept = [
         item
         for item, point in zip(old.material(), old.key_points, strict=True)
-        if not all(_base(source) in new for source in point.source_ids)
+        if not all(_base(source) in replaced for source in point.source_ids)
         and not any(_base(source) in gone for source in point.source_ids)
     ]
-    assignment = Assignment(old.scope, old.period, (*kept, *_material(old.period, rows)[0]))
+    said = {item.text for item in kept}
+    added = [item for item in _material(old.period, rows)[0] if _base(item.id) in replaced or item.text not in said]
+    assignment = Assignment(old.scope, old.period, (*kept, *added))
     all_digests = {**{source: known[source] or "" for source in known if source not in gone}, **new}
     source_digest = digest("continued", old.source_digest, digest_of_all([*new.values(), *gone]))
     return Due(assignment, *_sorted_sources(old.period, all_digests), source_digest, old, continues=True)

@@ -73,6 +73,7 @@ class Ingestion:
         left_out: places of the first of these conversations, with their capture.
         recalled: messages from which recalled text was dropped.
         forgotten: messages and invalid records that were dropped because their subject was erased later.
+        expired: messages that were dropped because all that was kept of their time has expired.
         files: journal files written.
         ignored_keys: unknown keys of the input, and how often each occurred.
     """
@@ -86,6 +87,7 @@ class Ingestion:
     left_out: list[str] = field(default_factory=list)
     recalled: int = 0
     forgotten: int = 0
+    expired: int = 0
     files: int = 0
     ignored_keys: Counter[str] = field(default_factory=Counter)
 
@@ -203,9 +205,11 @@ class _Ingest:
     def flush(self) -> None:
         if self._batch:
             batch = self._lake.tombstones.forgotten().filter(self._batch)
+            lasting = self._lake.without_expired(batch)
             self.result.forgotten += len(self._batch) - len(batch)
+            self.result.expired += len(batch) - len(lasting)
             self._batch.clear()
-            self._write(batch)
+            self._write(lasting)
         if self._accepted:
             # Records set aside before, for example under another setting, are accepted now.
             self._lake.journal.release(self._accepted)

@@ -294,8 +294,10 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         tombstones = self._lake.tombstones.forgotten()
         remembered, changes = tombstones.filter(messages), tombstones.filter(edits)
         forgotten = len(messages) + len(edits) - len(remembered) - len(changes)
+        lasting = self._lake.without_expired(remembered)
+        expired, remembered = len(remembered) - len(lasting), lasting
         if not remembered and not changes:
-            return Receipt(recalled=recalled, forgotten=forgotten)
+            return Receipt(recalled=recalled, forgotten=forgotten, expired=expired)
         self._lake.ensure(min(message.sent_at for message in (*remembered, *changes)))
         stored, unnamed = self._known.of(remembered)
         if unnamed:
@@ -309,7 +311,7 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         accepted = tuple(message.id for message in new)
         repeated = tuple(message.id for message in remembered if message.id not in set(accepted))
         changed = tuple(message.id for message in changes)
-        return Receipt(accepted, repeated, tuple(files), recalled, forgotten, edited=changed)
+        return Receipt(accepted, repeated, tuple(files), recalled, forgotten, expired, edited=changed)
 
     def compact(
         self,

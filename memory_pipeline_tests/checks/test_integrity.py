@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memory_pipeline.checks import CheckContext, checks_of, run_checks
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.schemas import (
     CONSOLIDATION,
@@ -21,7 +21,8 @@ from memory_pipeline.lake.schemas import (
     MESSAGES,
     SUMMARIES,
 )
-from memory_pipeline.steps.fold_graph import mend_graph
+from memory_pipeline.steps.replay import replay
+from memory_pipeline.steps.scopes import known_scopes
 from memory_pipeline_tests.building import ACME, NOW, hours
 from memory_pipeline_tests.checks.planting import context, plant
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from memory_pipeline.lake import Lake
+    from memory_pipeline.models.factory import Models
 
 HOUR = "2024-01-15T08"
 PLACES: list[tuple[str, str, TableSpec, str, dict[str, str]]] = [
@@ -61,16 +63,16 @@ def test_a_duplicate_row_is_found(lake: Lake) -> None:
         assert finding.sample[0] in rows["id"].to_pylist()
 
 
-def test_a_graph_that_is_not_in_sync_is_found(lake: Lake) -> None:
+def test_a_graph_that_is_not_in_sync_is_found(lake: Lake, models: Models) -> None:
     assert context(lake, "graph_facts", "graph_level").passed
     plant(lake, GRAPH_FACTS, "", lambda rows: rows.pop())
     finding = context(lake, "graph_facts", "graph_level")
     assert finding.sample == ("acme/support",)
-    mend_graph(lake)
+    replay(lake, models, {Grain.WORKING: [HOUR]}, known_scopes(lake))
     assert context(lake, "graph_facts", "graph_level").passed
     lake.operations.delete(f"period = '{HOUR}'")
     assert context(lake, "graph_facts", "graph_level").sample == ("acme/support",)
-    mend_graph(lake)
+    replay(lake, models, {Grain.WORKING: [HOUR]}, known_scopes(lake))
     assert context(lake, "graph_facts", "graph_level").passed
 
 

@@ -25,9 +25,11 @@ from memory_pipeline.lake.schemas import (
 )
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
-from memory_pipeline.steps.fold_graph import mend_graph, refold_graph, stale_scopes, sync_operations
+from memory_pipeline.steps.fold_graph import refold_graph, stale_scopes, sync_operations
 from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.replay import replay
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
+from memory_pipeline.steps.scopes import known_scopes
 from memory_pipeline_tests.building import NOW, START, conversation, hours, run, write
 from memory_pipeline_tests.damaging import KINDS, damage, file_of
 from memory_pipeline_tests.lake_digest import differing, lake_digest
@@ -202,11 +204,13 @@ def test_an_operation_that_cites_an_unknown_message_is_removed(lake: Lake, sound
     assert differing(lake_digest(sound), lake_digest(lake)) == []
 
 
-def test_a_graph_that_is_not_the_fold_of_its_operations_is_found_and_folded_again(lake: Lake, sound: Lake) -> None:
+def test_a_graph_that_is_not_the_fold_of_its_operations_is_found_and_folded_again(
+    lake: Lake, sound: Lake, models: Models
+) -> None:
     rows = lake.graph_rows.scan()
     row = {**rows.filter(rows["source_digest"].is_null()).to_pylist()[0], "id": f"graph:{FIRST}:{'0' * 32}"}
     planted = pa.Table.from_pylist([row], schema=rows.schema)
     lake.graph_rows.replace(pa.concat_tables([rows, planted]), None)
     assert [scope.agent_id for scope in stale_scopes(lake)] == ["support"]
-    mend_graph(lake)
+    replay(lake, models, {}, known_scopes(lake))
     assert differing(lake_digest(sound), lake_digest(lake)) == []

@@ -37,12 +37,13 @@ from memory_pipeline.steps import materialize as steps
 from memory_pipeline.steps.fold_graph import (
     GraphFold,
     fold_graph,
-    mend_graph,
     stale_scopes,
 )
 from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.replay import replay
 from memory_pipeline.steps.results import NO_ROWS
 from memory_pipeline.steps.scheduling.planner import grain_status
+from memory_pipeline.steps.scopes import known_scopes
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, conversation, hours, versions, write
 from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN, histories, model
 from memory_pipeline_tests.effort import IS_THOROUGH, examples
@@ -762,7 +763,7 @@ def test_a_lost_projection_is_rebuilt_by_the_next_run(
             graph_of(lake).facts_about("Anna")
     write(lake, conversation("Hello.", at="2024-01-21T10:30", conversation_id="late", scope=OTHER))
     run(lake, outspoken)
-    mend_graph(lake)  # of agents that did not speak
+    replay(lake, outspoken, {}, known_scopes(lake))  # of agents that did not speak
     assert graph_rows(lake) == whole
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,7 @@ from memory_pipeline.steps.results import Expiration
 from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.steps.scopes import known_scopes
+from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import (
     ACME,
     START,
@@ -239,19 +241,67 @@ def test_late_data_of_one_agent_does_not_change_expired_hours_of_others(expired:
     assert not any(run(expired, models, SOON).values())
 
 
-def test_a_message_whose_day_has_expired_is_dropped_and_counted(expired_later: Lake, models: Models) -> None:
-    kept = expired_later
-    assert ExpirationMarks.of(kept.tables).through(ACME, RetentionClass.DAILY) is not None
-    before = table_rows(kept)
-    write(kept, conversation("I forgot to say this.", at="2024-01-15T09:00", conversation_id="late"), now=LATER)
+def test_late_data_of_an_expired_period_is_added_to_the_finest_summary_that_is_kept(
+    expired_later: Lake, models: Models
+) -> None:
+    lake = expired_later
+    marks = ExpirationMarks.of(lake.tables)
+    assert marks.through(ACME, RetentionClass.WEEKLY) is not None
+    assert marks.through(ACME, RetentionClass.MONTHLY) is None
+    before = summaries(lake)
+    for number, text in enumerate(("Our meeting is in room 12.", "The door code is 4711."), start=1):
+        write(lake, conversation(text, at=f"2024-01-15T1{number}:00", conversation_id=f"late{number}"), now=LATER)
+        made = run(lake, models, LATER)
+        assert {grain.value: [str(period) for period in periods] for grain, periods in made.items() if periods} == {
+            "working": [f"2024-01-15T1{number}"],
+            "daily": ["2024-01-15"],
+            "weekly": ["2024-W03"],
+            "monthly": ["2024-01"],
+            "quarterly": ["2024-Q1"],
+        }
+    lines = Counter(summaries(lake)["monthly", "2024-01", "acme", "support"].splitlines())
+    assert {*before["monthly", "2024-01", "acme", "support"].splitlines()} < set(lines)
+    assert lines.keys() >= {"2024-01-15 Anna: Our meeting is in room 12.", "2024-01-15 Anna: The door code is 4711."}
+    assert max(lines.values()) == 1
+    # The message and the finer summaries are deleted the next night, and nothing changes any more.
+    assert expire_at(lake, LATER).rows > 0
+    after = summaries(lake)
+    assert {key for key in after if after[key] != before.get(key)} == {
+        ("monthly", "2024-01", "acme", "support"),
+        ("quarterly", "2024-Q1", "acme", "support"),
+    }
+    assert "room 12" not in str(contents(lake))
+    assert not any(run(lake, models, LATER).values())
+    for grain in SUMMARY_GRAINS:
+        every = [Period(grain, key) for key in lake.ledger.entries(f"{grain}_summaries")]
+        assert not any(made.changed for made in materialize(lake, models, grain, every))
+    assert summaries(lake) == after
+    assert not [finding for finding in run_checks(CheckContext(lake, LATER), all_checks()) if finding.is_error]
+
+
+def test_a_message_is_dropped_and_counted_if_all_summaries_of_its_time_have_expired(root: str, models: Models) -> None:
+    lake = Lake(root)
+    configure(lake, "defaults: {retention: {plan: free}}")
+    write(lake, *TALKS, now=SOON)
+    years_later = datetime(2028, 2, 1, tzinfo=UTC)
+    run(lake, models, years_later)
+    expire_at(lake, years_later)
+    before = table_rows(lake)
+    write(lake, conversation("I forgot to say this.", at="2024-01-15T09:00", conversation_id="late"), now=years_later)
     [hour] = hours("2024-01-15T09")
-    made = {each.asset: each for each in materialize(kept, models, Grain.WORKING, [hour])}
+    made = {each.asset: each for each in materialize(lake, models, Grain.WORKING, [hour])}
     assert made["messages"].expired == 1
-    assert kept.journal.pending() == []
-    after = table_rows(kept)
+    assert lake.journal.pending() == []
+    after = table_rows(lake)
     before["ledger"], after["ledger"] = [], []
     assert after == before
-    assert not any(run(kept, models, LATER).values())
+    assert not any(run(lake, models, years_later).values())
+    # A writer leaves it out.
+    writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support")
+    for at, counts in (("2024-01-15T09:30:00Z", (1, 0)), ("2027-12-15T09:30:00Z", (0, 1))):
+        message = {"role": "user", "content": "I forgot this, too.", "timestamp": at}
+        receipt = writer.write({"conversation_id": at[:4], "messages": [message]}, now=years_later)
+        assert (receipt.expired, len(receipt.accepted)) == counts
 
 
 def test_a_new_agent_may_import_old_conversations(expired_later: Lake, models: Models) -> None:

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.erasure import Forgotten, Tombstone
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.lake.schemas import EXPIRATIONS, TOMBSTONES
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.retention import RetentionClass
+    from memory_pipeline.domain.messages import Message
+    from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.lake.tables.tables import Tables
 
 
@@ -111,6 +114,16 @@ class ExpirationMarks:
     def through(self, scope: Scope, kept: RetentionClass) -> str | None:
         """Return the key of the last expired period, or None."""
         return self._through.get(kept, {}).get(scope.own)
+
+    def has_expired(self, message: Message, calendar: Calendar) -> bool:
+        """Return whether a message is older than all that is kept of its time: itself, and every summary of it.
+
+        As long as one summary is kept, a late message is still added to it.
+        """
+        day = calendar.ancestor(message.hour, Grain.DAILY)
+        kept = {RetentionClass(grain): calendar.ancestor(day, grain).key for grain in SUMMARY_GRAINS}
+        kept[RetentionClass.CONVERSATIONS] = message.hour.key
+        return all(key <= (self.through(message.scope, name) or "") for name, key in kept.items())
 
     def latest(self, classes: Iterable[RetentionClass]) -> str:
         """Return the key of the latest expired period of any agent for some classes; empty if there is none."""
