@@ -17,16 +17,19 @@ from memory_pipeline.lake.codec.facts import rows_to_summaries, summaries_to_row
 from memory_pipeline.lake.schema_types import Holds
 from memory_pipeline.lake.schemas import SUMMARIES
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
+from memory_pipeline.steps.replay import with_ancestors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.domain.summaries import KeyPoint, Summary
     from memory_pipeline.erasure.erasure_log import ErasureLog
     from memory_pipeline.erasure.scanner import SubjectScanner
     from memory_pipeline.lake import Lake
 
+_DAILY = RetentionClass.DAILY
 #: Columns of summaries that are derived from their points.
 _OF_POINTS = ("content", "entities")
 _WITHOUT_VECTORS = [name for name in SUMMARIES.schema.names if name != "vector"]
@@ -39,22 +42,34 @@ def scrub_summaries(
 
     Summaries with existing sources are made again later. If the sources have expired, scrubbing is all that is
     possible, and the receipt has a remark on the rest. Points after the cutoff remain. `days` are the days of the
-    facts; for a person or an agent, all summaries are searched.
+    facts; for a person or an agent, all summaries are searched. A day that has expired and was made again from late
+    data is no source of coarser summaries that can be told apart: these lose the sentences that it loses.
     """
     scrubbed: dict[Grain, set[str]] = {}
+    lost: set[tuple[Scope, str]] = set()
+    marks = ExpirationMarks.of(lake.tables)
     fact_ids = pa.array(sorted(facts), pa.string())
     is_conversation = scanner.subject.kind is SubjectKind.CONVERSATION
-    for grain in [Grain.DAILY] if is_conversation else SUMMARY_GRAINS:
+    periods = with_ancestors(lake.calendar, (), {Grain.DAILY: days})
+    for grain in SUMMARY_GRAINS:
+        if is_conversation and grain is not Grain.DAILY and not lost:
+            break
         changed: dict[str, Summary | None] = {}
-        keys = set(days) if is_conversation else None
+        keys = periods[grain] if is_conversation else None
         for rows in scanner.parts(SUMMARIES, _WITHOUT_VECTORS, keys=keys, grain=grain.value):
             matches = scanner.said(rows, SUMMARIES)
             if grain is Grain.DAILY and facts:
                 hits = pc.is_in(pc.list_flatten(rows["source_ids"]), fact_ids).to_numpy(zero_copy_only=False)
                 matches[pc.list_parent_indices(rows["source_ids"]).to_numpy()[hits.astype(np.bool_)]] = True
+            if lost:
+                said = [{(each.scope, point.sentence) for point in each.key_points} for each in rows_to_summaries(rows)]
+                matches |= np.array([not lost.isdisjoint(each) for each in said], np.bool_)
             candidates = rows.filter(pa.array(matches))
             for summary in rows_to_summaries(candidates):
-                changed[summary.id] = _scrubbed(lake.calendar, scanner, summary, facts)
+                left = changed[summary.id] = _scrubbed(lake.calendar, scanner, summary, facts, lost)
+                if grain is Grain.DAILY and summary.period.key <= (marks.through(summary.scope, _DAILY) or ""):
+                    gone = {*summary.key_points} - {*(left.key_points if left else ())}
+                    lost |= {(summary.scope, point.sentence) for point in gone}
                 scrubbed.setdefault(grain, set()).add(summary.period.key)
                 log.scopes.add(summary.scope)
             log.note((), candidates["content"].to_pylist())
@@ -72,12 +87,18 @@ def scrub_summaries(
     return scrubbed
 
 
-def _scrubbed(calendar: Calendar, scanner: SubjectScanner, summary: Summary, facts: Collection[str]) -> Summary | None:
+def _scrubbed(
+    calendar: Calendar,
+    scanner: SubjectScanner,
+    summary: Summary,
+    facts: Collection[str],
+    lost: Collection[tuple[Scope, str]],
+) -> Summary | None:
     """Return a summary without the forgotten points; None if no point is left, or another column names the person."""
     is_own = scanner.subject.owns(summary.scope)
 
     def remains(point: KeyPoint) -> bool:
-        if any(source in facts for source in point.source_ids):
+        if (summary.scope, point.sentence) in lost or any(source in facts for source in point.source_ids):
             return False
         return point.event_at > scanner.at or not (is_own or scanner.mentions([point.sentence, *point.entities]))
 

@@ -279,6 +279,20 @@ def test_late_data_of_an_expired_period_is_added_to_the_finest_summary_that_is_k
     assert not [finding for finding in run_checks(CheckContext(lake, LATER), all_checks()) if finding.is_error]
 
 
+@pytest.mark.parametrize("subject", [Subject.conversation(ACME, "late"), Subject.person("acme", ["Zora"])])
+def test_late_data_of_an_expired_period_can_be_erased(expired_later: Lake, models: Models, subject: Subject) -> None:
+    lake = expired_later
+    before = summaries(lake)
+    texts = ("Zora likes tea.", "Zora lives in Ghent.")
+    write(lake, conversation(*texts, at="2024-01-15T11:00", conversation_id="late"), now=LATER)
+    run(lake, models, LATER)
+    month = "monthly", "2024-01", "acme", "support"
+    assert all(text in summaries(lake)[month] for text in texts)
+    forget(lake, models, subject, LATER)
+    assert summaries(lake)[month] == before[month]
+    assert "Zora" not in str(summaries(lake))
+
+
 def test_a_message_is_dropped_and_counted_if_all_summaries_of_its_time_have_expired(root: str, models: Models) -> None:
     lake = Lake(root)
     configure(lake, "defaults: {retention: {plan: free}}")
