@@ -83,7 +83,8 @@ types-elsewhere: .venv/.installed  ## Check the package's types for macOS and Wi
 	$(BIN)/mypy --platform win32 --no-warn-unreachable --cache-dir .mypy_cache/win32 -p memory_pipeline
 
 tests: .venv/.installed
-	$(BIN)/pytest -n auto --dist worksteal -rs
+	$(BIN)/pytest -n auto --dist worksteal -rs -m 'not cluster and not slow_environment'
+	$(BIN)/pytest -n 0 -rs -m slow_environment
 
 coverage: .venv/.installed  ## Run the tests and print which lines of the product none of them reaches (an hour)
 	$(BIN)/pytest -n auto --dist worksteal -rs --cov --cov-report=term --cov-report=html:build/coverage

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
     #: Returns a folder of a name; one of the workers calls the function to fill it.
     SharedFolder = Callable[[str, Callable[[Path], object]], Path]
+    CopiedLake = Callable[[str, Callable[[Path], object]], Lake]
 
 #: Modules that wait for other processes, longest first. They start first, so that none of them runs alone at the end.
 PATIENT = (
     "ui/test_ui.py",
-    "defs/test_daemon.py",
+    "defs/test_locations.py",
     "deployment/test_celery_launcher.py",
     "lifecycle/test_killed.py",
     "tools/test_mcp.py",
@@ -101,6 +102,17 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
         return folders / name
 
     return folder
+
+
+@pytest.fixture
+def copied(shared_folder: SharedFolder, root: str) -> CopiedLake:
+    """A function that returns a copy of a lake, at `root`, for tests that write. Arguments as of `shared_folder`."""
+
+    def copy(name: str, fill: Callable[[Path], object]) -> Lake:
+        shutil.copytree(shared_folder(name, fill), root)
+        return Lake(root)
+
+    return copy
 
 
 @pytest.fixture

@@ -59,10 +59,6 @@ def lines_of(statuses: list[GrainStatus], quarantined: list[str] | None = None) 
     return list(status_lines(statuses, quarantined or []))
 
 
-def test_a_hit_is_a_marked_line() -> None:
-    assert str(FACT) == "⁍ [2024-01-15] Anna: I moved to Porto."
-
-
 def test_a_fact_takes_two_lines() -> None:
     assert list(hit_lines([FACT])) == [
         " 1. [2024-01-15] Anna: I moved to Porto.",
@@ -101,17 +97,6 @@ def test_the_best_lines_of_a_summary_are_shown_in_order() -> None:
     ]
 
 
-@pytest.mark.parametrize("query", [None, "line 9"])
-def test_all_lines_of_a_summary_can_be_shown(query: str | None) -> None:
-    whole = list(hit_lines([WEEK], query, lines=None))
-    assert [line.strip() for line in whole[1:-1]] == WEEK.content.splitlines()
-
-
-def test_a_daily_summary_counts_facts_as_sources() -> None:
-    day = dataclasses.replace(WEEK, grain=Grain.DAILY, period="2024-01-15", content="one line")
-    assert list(hit_lines([day]))[1:] == ["      one line", "    from 2 working facts, id weekly:2024-W03:0"]
-
-
 def test_hits_are_numbered_and_may_be_empty() -> None:
     empty = dataclasses.replace(WEEK, content="")
     firsts = [line[:40] for line in hit_lines([FACT, empty, FACT]) if line[:3].strip()]
@@ -127,14 +112,6 @@ def test_hits_are_numbered_and_may_be_empty() -> None:
 def test_a_terminal_gets_no_control_characters(hit: Hit) -> None:
     hostile = dataclasses.replace(hit, content="Anna: \x1b[2J\x1b]0;owned\x07 hi \x9b1m\x08")
     assert all(line.isprintable() for line in hit_lines([hostile]))
-
-
-def test_a_durable_memory_is_shown_with_its_kind() -> None:
-    hit = dataclasses.replace(FACT, grain="durable", kind="rule", content="Refunds need\na receipt.")
-    assert list(hit_lines([hit])) == [
-        " 1. [2024-01-15] Refunds need a receipt.",
-        "    durable memory of kind rule, id working:2024-01-15T08:0",
-    ]
 
 
 def done_with(*changes: MemoryDiff, **numbers: object) -> ConsolidationReport:
@@ -195,13 +172,6 @@ def test_the_status_of_consolidation_follows_the_grains() -> None:
     assert lines[2].split() == ["consolidation", "2", "7", "2024-01-15", "2024-01-16", "2", "1", "0"]
     assert lines[3] == "pending: run `memory-pipeline run`"
     assert lines[4].startswith("a pass of consolidation failed on 1 day, the last one 2024-01-16")
-
-
-def test_the_status_of_an_empty_lake_has_no_hint() -> None:
-    header, row = lines_of([status()])
-    assert header.split() == ["grain", "periods", "rows", "first", "last", "pending", "missing", "open"]
-    assert row.split() == ["daily", "0", "0", "-", "-", "0", "0", "0"]
-    assert len(row) == len(header)
 
 
 def test_the_status_counts_periods_and_names_the_next_command() -> None:

@@ -1,4 +1,4 @@
-"""The commands `contexts …`, each in an interpreter of its own."""
+"""The commands `contexts …`."""
 
 from __future__ import annotations
 
@@ -45,16 +45,19 @@ def test_every_command_has_help() -> None:
 
 
 def test_a_context_is_filled_and_restored_by_separate_processes() -> None:
-    made = started("create", "runbooks", "--type", "knowledge_base", "--description", "What to do.")
+    def here(*arguments: str) -> Any:
+        return read("contexts", *arguments, *A)
+
+    made = here("create", "runbooks", "--type", "knowledge_base", "--description", "What to do.")
     assert (made["name"], made["type"], made["description"]) == ("runbooks", "knowledge_base", "What to do.")
-    first = started("put", "runbooks", "retry", "Pause before a retry.", "--value", '{"pause": 60}')
-    assert started("snapshot", "runbooks", "january")["label"] == "january"
-    assert list(started("snapshots", "runbooks")) == ["january"]
+    first = here("put", "runbooks", "retry", "Pause before a retry.", "--value", '{"pause": 60}')
+    assert here("snapshot", "runbooks", "january")["label"] == "january"
+    assert list(here("snapshots", "runbooks")) == ["january"]
     assert started("put", "runbooks", "retry", "Never retry.") == first
-    started("put", "runbooks", "night", "Do not call at night.")
-    assert started("get", "runbooks", "retry")["content"] == "Never retry."
+    here("put", "runbooks", "night", "Do not call at night.")
+    assert here("get", "runbooks", "retry")["content"] == "Never retry."
     assert started("restore", "runbooks", "january") == {"restored": 2}
-    found = started("get", "runbooks", "retry")
+    found = here("get", "runbooks", "retry")
     assert (found["content"], json.loads(found["value"]), found["version"]) == (
         "Pause before a retry.",
         {"pause": 60},

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,14 +19,18 @@ from memory_pipeline.reader import MemoryReader
 from memory_pipeline_tests.invoking import call, read
 from memory_pipeline_tests.users import IN_GROUP, OF_AGENT, pins_in, write_users
 
+if TYPE_CHECKING:
+    from memory_pipeline_tests.conftest import SharedFolder
+
 A = ["--workspace", "acme", "--agent", "support"]
 FOR_SALES = [*A, "--on-behalf-of", "sales"]
 
 
 @pytest.fixture(autouse=True)
-def _users(monkeypatch: pytest.MonkeyPatch, root: str) -> None:
+def _users(monkeypatch: pytest.MonkeyPatch, shared_folder: SharedFolder, root: str) -> None:
     monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
-    write_users(root)
+    users = shared_folder("cli-users-shared", lambda folder: write_users(str(folder / "lake")))
+    shutil.copytree(users / "lake", root)
 
 
 def reads(root: str, user: str | None = None) -> list[str] | None:
@@ -95,6 +101,22 @@ def log(root: str) -> list[dict[str, Any]]:
     return sorted(lake.tables.read(ACCESS_LOG).to_pylist(), key=lambda row: str(row["called_at"]))
 
 
+#: Runs commands one after another, each of which must end with the given exit code.
+SCRIPT = """
+import json, sys
+from memory_pipeline.cli import main
+
+typed, expected = json.loads(sys.argv[1]), int(sys.argv[2])
+for sys.argv[1:] in typed:
+    code = 0
+    try:
+        main()
+    except SystemExit as ended:
+        code = ended.code or 0
+    assert code == expected, sys.argv
+"""
+
+
 def test_commands_read_for_another_agent_under_a_grant_and_are_logged(root: str) -> None:
     commands = {
         "search_memory": ["search", "office", "--now", "2024-01-16"],
@@ -105,18 +127,16 @@ def test_commands_read_for_another_agent_under_a_grant_and_are_logged(root: str)
         "graph.query": ["graph", "query", "SELECT count(*) FROM facts"],
     }
 
-    def read_as_sales(*options: str) -> list[subprocess.CompletedProcess[str]]:
-        own = [sys.executable, "-m", "memory_pipeline.cli"]
-        return [
-            subprocess.run([*own, *command, *FOR_SALES, *options], capture_output=True, text=True, check=False)
-            for command in commands.values()
-        ]
+    def in_one_process(code: int) -> subprocess.CompletedProcess[str]:
+        typed = json.dumps([[*command, *FOR_SALES] for command in commands.values()])
+        script = [sys.executable, "-c", SCRIPT, typed, str(code)]
+        return subprocess.run(script, capture_output=True, text=True, check=True)
 
-    for denied in read_as_sales():
-        assert (denied.returncode, denied.stdout) == (2, "")
-        assert "'sales' may not read" in denied.stderr
+    denied = in_one_process(2)
+    assert denied.stdout == ""
+    assert denied.stderr.count("'sales' may not read") == len(commands)
     call("share", "sales", *A)
-    assert {done.returncode for done in read_as_sales()} == {0}
+    in_one_process(0)
     assert [(row["asking_agent"], row["operation"], row["outcome"]) for row in log(root)] == [
         ("sales", operation, outcome) for outcome in ("denied", "ok") for operation in commands
     ]

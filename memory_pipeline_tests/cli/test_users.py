@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
@@ -16,6 +17,9 @@ from memory_pipeline.models.factory import default_models
 from memory_pipeline_tests.building import run
 from memory_pipeline_tests.invoking import call, read
 from memory_pipeline_tests.users import EVERYBODY, GROUP, IN_GROUP, LATER, OF_AGENT, PINS, STRANGER, is_for, write_users
+
+if TYPE_CHECKING:
+    from memory_pipeline_tests.conftest import SharedFolder
 
 SCOPE = ["--workspace", "acme", "--agent", "support"]
 NOW = ["--now", LATER.isoformat()]
@@ -42,10 +46,13 @@ def _environment(monkeypatch: pytest.MonkeyPatch, root: str) -> None:
 
 
 @pytest.fixture(params=["pending", "processed"])
-def users(root: str, request: pytest.FixtureRequest) -> None:
-    lake = write_users(root)
-    if request.param == "processed":
-        run(lake, default_models())
+def users(root: str, shared_folder: SharedFolder, request: pytest.FixtureRequest) -> None:
+    def fill(folder: Path) -> None:
+        lake = write_users(str(folder / "lake"))
+        if request.param == "processed":
+            run(lake, default_models())
+
+    shutil.copytree(shared_folder(f"cli-users-{request.param}", fill) / "lake", root)
 
 
 def for_user(user: str | None) -> list[str]:
@@ -115,9 +122,9 @@ def test_a_change_for_a_user_is_seen_by_that_user_alone() -> None:
     assert [one["key"] for one in listed] == ["language"]
 
 
-def test_ingest_gives_conversations_without_a_user_to_the_user(root: str, tmp_path: Path) -> None:
-    write_users(root)
-
+@pytest.mark.parametrize("users", ["pending"], indirect=True)
+@pytest.mark.usefixtures("users")
+def test_ingest_gives_conversations_without_a_user_to_the_user(tmp_path: Path) -> None:
     def talk(number: int, **audience: Any) -> dict[str, Any]:
         message = {"role": "user", "content": f"Note {number}.", "timestamp": f"2024-01-15T10:0{number}:00Z"}
         return {"conversation_id": f"c{number}", "messages": [message], **audience}
@@ -170,8 +177,9 @@ def test_a_change_for_a_group_is_seen_by_its_members_alone(tmp_path: Path) -> No
         (["--user", "anna", "--users", "ben", "--users", "cleo"], "user_id 'anna' and users are both given"),
     ],
 )
-def test_a_group_needs_its_members(root: str, options: list[str], message: str) -> None:
-    write_users(root)
+@pytest.mark.parametrize("users", ["pending"], indirect=True)
+@pytest.mark.usefixtures("users")
+def test_a_group_needs_its_members(options: list[str], message: str) -> None:
     result = call("memories", "remember", "Tea is at four.", *options, *SCOPE)
     assert isinstance(result.exception, InputError)
     assert message in str(result.exception)

@@ -112,14 +112,14 @@ def test_composed_and_decomposed_texts_are_one_message(memory: Memory) -> None:
     assert stored(memory) == ["caf\u00e9"]
 
 
-@pytest.mark.parametrize("text", ["\u200b", "\ufeff\u2060", "\u200d \u00ad", "\u3164", "\ufe0f"])
-def test_a_message_without_visible_characters_is_empty(memory: Memory, text: str) -> None:
-    with pytest.raises(InputError):
-        memory.add(text, conversation_id="c", now=NOW)
-    memory.add([user("Hi."), agent(text)], conversation_id="c", now=NOW)
-    assert stored(memory) == ["Hi."]
+def test_a_message_without_visible_characters_is_empty(memory: Memory) -> None:
+    for number, text in enumerate(["\u200b", "\ufeff\u2060", "\u200d \u00ad", "\u3164", "\ufe0f"]):
+        with pytest.raises(InputError):
+            memory.add(text, conversation_id=f"c{number}", now=NOW)
+        memory.add([user("Hi."), agent(text)], conversation_id=f"c{number}", now=NOW)
+        assert stored(memory, f"c{number}") == ["Hi."]
     memory.add("\u200d👩\u200d👧", conversation_id="c", now=NOW)
-    assert len(stored(memory)) == 2
+    assert len(stored(memory)) == 1
 
 
 def asked(memory: Memory) -> tuple[list[str], list[str], list[str]]:
@@ -129,7 +129,7 @@ def asked(memory: Memory) -> tuple[list[str], list[str], list[str]]:
     return hits, facts, sorted(one.content for one in memory.reader.memories.list())
 
 
-@pytest.mark.parametrize("runs", [(), (0, 2), (1,)], ids=lambda runs: f"runs after {runs}" if runs else "pending")
+@pytest.mark.parametrize("runs", [(), (0, 2)], ids=lambda runs: f"runs after {runs}" if runs else "pending")
 def test_a_later_text_replaces_the_earlier_wherever_it_is_read(
     root: str, memory: Memory, runs: tuple[int, ...]
 ) -> None:

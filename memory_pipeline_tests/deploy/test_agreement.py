@@ -7,8 +7,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from memory_pipeline import settings
 from memory_pipeline.definitions import build_definitions
 from memory_pipeline.defs.resources import POOLS
@@ -129,11 +127,6 @@ def test_files_copied_into_the_image_exist_and_are_not_ignored() -> None:
     ]
     assert sorted(copied) == sorted(allowed)
     assert all((ROOT / source).exists() for source in copied)
-
-
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", PAGE))))
-def test_links_of_the_page_are_valid(path: str) -> None:
-    assert (ROOT / "docs" / path).exists()
 
 
 def test_files_named_on_the_page_exist() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period, start_for
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.settings import Settings
+from memory_pipeline_tests.effort import IS_THOROUGH
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 FIRST, LAST = date(1990, 1, 1), date(2029, 12, 31)  # 40 years, with leap years, long ISO years and every start of week
@@ -417,14 +418,14 @@ def test_a_period_contains_its_calendar_days_give_or_take_three_at_either_end(gr
         assert abs(last.end_day - each.end_day) <= 3 * DAY
 
 
-def test_every_hour_of_forty_years_in_utc_is_in_one_day() -> None:
+def test_every_hour_in_utc_is_in_one_day() -> None:
     calendar = Calendar()
     expected = datetime(1990, 1, 1, tzinfo=UTC)
-    for day in forty_years(Grain.DAILY):
+    for day in forty_years(Grain.DAILY)[: None if IS_THOROUGH else 1_500]:
         for hour in calendar.children(day):
             assert hour.key == expected.strftime("%Y-%m-%dT%H")
             expected += HOUR
-    assert expected == datetime(2030, 1, 1, tzinfo=UTC)
+    assert expected == datetime(1990, 1, 1, tzinfo=UTC) + (14_610 if IS_THOROUGH else 1_500) * DAY
 
 
 # --- time zones ------------------------------------------------------------------------------------------------------
@@ -433,7 +434,7 @@ def test_every_hour_of_forty_years_in_utc_is_in_one_day() -> None:
 @pytest.mark.parametrize(
     "zone",
     [
-        *ZONES,
+        *(ZONES if IS_THOROUGH else ZONES[-2:]),
         "America/St_Johns",  # UTC-3:30; clocks went back at 00:01 until 2011, into the day before
     ],
 )

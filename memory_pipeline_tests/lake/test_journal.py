@@ -303,7 +303,7 @@ def test_text_around_recalled_memory_is_kept(journal: Journal, tmp_path: Path) -
 # --- isolation -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_an_agent_sees_its_own_files(journal: Journal) -> None:
     others = [("acme", "sales"), ("acme", "support2"), ("acme2", "support"), ("support", "acme")]
     for workspace, agent in [("acme", "support"), *others]:
@@ -501,7 +501,7 @@ def spanning(journal: Journal, count: int = 4, first: int = 8) -> list[Message]:
     return said
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_a_file_is_deleted_when_all_its_hours_are_acknowledged(journal: Journal) -> None:
     said = spanning(journal)
     for done in ([1, 2], [1], [3]):
@@ -575,7 +575,7 @@ def test_acknowledging_twice_is_harmless(journal: Journal) -> None:
     assert journal.pending() == []
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_a_file_deleted_after_the_listing_is_empty(journal: Journal) -> None:
     """The pipeline acknowledges while a reader reads; missing records are in the index."""
     journal.append([message()])
@@ -596,7 +596,7 @@ def test_a_record_is_set_aside_with_its_reason(journal: Journal, record: object)
     assert journal.quarantined() == [rejection]
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_a_repeated_record_is_quarantined_once(journal: Journal) -> None:
     journal.set_aside([Rejection("why", "here", {"a": 1, "b": 2}), Rejection("why", "there", {"b": 2, "a": 1})])
     journal.set_aside([Rejection("another reason", "here", {"a": 1, "b": 2})])

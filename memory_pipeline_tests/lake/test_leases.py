@@ -67,7 +67,7 @@ def left_behind(root: str, key: str = KEY, **fields: object) -> None:
     Storage(root).write(f"calls/claims/{key}.json", json.dumps(record | fields).encode())
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_a_lease_excludes_others_until_it_is_released(root: str, clock: Clock) -> None:
     mine, theirs = claims(root, clock), claims(root, clock)
     assert mine.claim(KEY, LEASE)
@@ -96,7 +96,7 @@ def test_a_lease_is_not_flushed_to_disk(root: str, clock: Clock, monkeypatch: py
     mine.release(KEY)
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_leases_of_others_are_not_released(root: str, clock: Clock) -> None:
     mine, theirs = claims(root, clock), claims(root, clock)
     mine.claim(KEY, LEASE)
@@ -104,7 +104,7 @@ def test_leases_of_others_are_not_released(root: str, clock: Clock) -> None:
     assert not theirs.claim(KEY, LEASE)
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_a_lease_expires_after_its_duration(root: str, clock: Clock) -> None:
     mine, theirs = claims(root, clock), claims(root, clock)
     mine.claim(KEY, LEASE)
@@ -114,7 +114,7 @@ def test_a_lease_expires_after_its_duration(root: str, clock: Clock) -> None:
     assert theirs.claim(KEY, LEASE)
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_a_lease_taken_over_by_another_is_not_released(root: str, clock: Clock) -> None:
     mine, theirs, third = (claims(root, clock) for _ in range(3))
     mine.claim(KEY, LEASE)
@@ -126,7 +126,7 @@ def test_a_lease_taken_over_by_another_is_not_released(root: str, clock: Clock) 
     assert files(root) == []
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_an_expired_lease_that_was_not_taken_over_is_released(root: str, clock: Clock) -> None:
     mine = claims(root, clock)
     mine.claim(KEY, LEASE)
@@ -218,7 +218,7 @@ def test_one_of_many_threads_takes_over_each_lease_of_a_dead_process(root: str, 
     assert won == Counter(keys)
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_a_takeover_interrupted_by_a_kill_can_be_completed_by_another(root: str, clock: Clock, dead_pid: int) -> None:
     left_behind(root, pid=dead_pid)
     stopped = Leases(_Dying(root), "calls/claims", clock)

@@ -73,16 +73,17 @@ def gone(found: Mapping[str, Purged], kinds: Collection[str] = ("replaced", "log
     return sum((found[kind] for kind in kinds), Purged())
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_a_vacuum_deletes_exactly_what_its_dry_run_reports(root: str) -> None:
-    lake = made(root)
+    changes = 3 if root.startswith("s3") else CHANGES
+    lake = made(root, changes)
     before, rows = files(lake.storage), held(root)
     assert gone(vacuum(lake.storage, lake.tables, datetime.now(UTC))) == Purged()
     assert before.items() <= files(lake.storage).items()
     before = files(lake.storage)  # with a checkpoint that the dry run does not predict
 
     shown = vacuum(lake.storage, lake.tables, later(), dry_run=True)
-    assert shown["replaced"].files == CHANGES - 1
+    assert shown["replaced"].files == changes - 1
     assert files(lake.storage) == before
     lake.storage.delete(["state/vacuum.json"])
     found = vacuum(lake.storage, lake.tables, later())
@@ -92,7 +93,8 @@ def test_a_vacuum_deletes_exactly_what_its_dry_run_reports(root: str) -> None:
     assert held(root) == rows
     assert len([path for path in after if path.endswith(".parquet") and "_delta_log" not in path]) == 2
     assert len([path for path in after if path.endswith(".manifest")]) == 1
-    assert len([path for path in after if "_delta_log" in path]) <= 6  # with the record of the vacuum
+    if changes == CHANGES:  # enough for a checkpoint
+        assert len([path for path in after if "_delta_log" in path]) <= 6  # with the record of the vacuum
     assert unnamed_files(lake.storage) == []
 
     lake.storage.delete(["state/vacuum.json"])
@@ -128,7 +130,7 @@ def test_a_vacuum_keeps_the_files_of_open_readers(root: str) -> None:
 def test_a_handle_that_was_idle_during_a_vacuum_reads_and_writes_the_newest_version(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake, other = made(root, 3), Lake(root)
+    lake, other = made(root, 1), Lake(root)
     other.tables.replace(LEDGER, ["c"], ledger("c", "of c"))
     assert other.index.count(ANNA, Grain.DAILY) == 1
     change(lake, *(f"later {number}" for number in range(CHANGES)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -43,17 +42,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def keys_program(home: Path, lasting: timedelta) -> str:
     """Return a command that prints new keys at each call and counts its calls."""
-    program = home / "keys.py"
+    program, calls = home / "keys.sh", home / "calls"
     until = (datetime.now(UTC) + lasting).strftime("%Y-%m-%dT%H:%M:%SZ")
-    program.write_text(
-        "import json, pathlib\n"
-        f"calls = pathlib.Path({str(home / 'calls')!r})\n"
-        "calls.open('a').write('x')\n"
-        "number = len(calls.read_text())\n"
-        "print(json.dumps({'Version': 1, 'AccessKeyId': f'key-{number}', 'SecretAccessKey': f'secret-{number}',\n"
-        f"                  'SessionToken': f'token-{{number}}', 'Expiration': {until!r}}}))\n"
+    answer = (
+        '{"Version": 1, "AccessKeyId": "key-%s", "SecretAccessKey": "secret-%s", "SessionToken": "token-%s", '
+        f'"Expiration": "{until}"}}'
     )
-    return f"{sys.executable} {program}"
+    program.write_text(
+        f"printf x >> {calls}\nread number < {calls}\nprintf '{answer}' ${{#number}} ${{#number}} ${{#number}}\n"
+    )
+    return f"/bin/sh {program}"
 
 
 @invents_keys

@@ -77,7 +77,7 @@ def test_removing_missing_partitions_changes_nothing(root: str, tables: Tables) 
     assert empty.drop_rows(THINGS, None, lambda rows: pc.less(rows["id"], 9), ["id"]) == {}
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_all_partitions_are_removed(tables: Tables) -> None:
     assert tables.remove(THINGS, None, grain="daily") == {"a", "b", "c"}
     assert tables.keys(THINGS) == ["a"]

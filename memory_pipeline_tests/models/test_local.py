@@ -227,6 +227,7 @@ def test_a_cross_encoder_stops_when_the_time_is_over() -> None:
     assert not model.asked
 
 
+@pytest.mark.slow_environment
 def test_real_vectors_of_similar_texts_are_near() -> None:
     fastembed = pytest.importorskip("fastembed", reason="the extra local is not installed")
     name = "sentence-transformers/all-MiniLM-L6-v2"

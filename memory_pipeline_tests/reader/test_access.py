@@ -23,21 +23,26 @@ from memory_pipeline_tests.users import lake_of
 
 if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
+    from memory_pipeline_tests.conftest import CopiedLake
 
 A = Scope("acme", "A")
 ASKED = "Which code opens the vault?"
 
 
 @pytest.fixture
-def uri(lake: Lake, models: Models) -> str:
+def uri(copied: CopiedLake, models: Models) -> str:
     """A lake with memory of all kinds of agent A: processed, and pending."""
-    writer = MemoryWriter(lake, A)
-    write(lake, conversation("The code of the vault is 4711.", scope=A))
-    writer.remember("The vault was built by Doctor Silva.", now="2024-01-15T09:00Z")
-    writer.graph.insert("Silva", "lives_in", "Porto", now="2024-01-15T09:00Z")
-    run(lake, models)
-    write(lake, conversation("The vault opens at nine.", at="2024-02-01T08:00", scope=A, conversation_id="c2"))
-    return lake.storage.uri
+
+    def fill(folder: Path) -> None:
+        lake = Lake(str(folder))
+        writer = MemoryWriter(lake, A)
+        write(lake, conversation("The code of the vault is 4711.", scope=A))
+        writer.remember("The vault was built by Doctor Silva.", now="2024-01-15T09:00Z")
+        writer.graph.insert("Silva", "lives_in", "Porto", now="2024-01-15T09:00Z")
+        run(lake, models)
+        write(lake, conversation("The vault opens at nine.", at="2024-02-01T08:00", scope=A, conversation_id="c2"))
+
+    return copied("reader-access", fill).storage.uri
 
 
 def reader_of(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,23 +17,35 @@ from memory_pipeline.reader.all_users import AllUsersReader, UserHit
 from memory_pipeline.tools import memory_tools
 from memory_pipeline.tools.langgraph import MemoryStore
 from memory_pipeline.writer import MemoryWriter
-from memory_pipeline_tests.building import NOW, run
+from memory_pipeline_tests.building import ACME, NOW, run
 from memory_pipeline_tests.users import GROUP, HOMES, IN_GROUP, LATER, OF_AGENT, PINS, write_users
+
+if TYPE_CHECKING:
+    from memory_pipeline_tests.conftest import SharedFolder
 
 EVER: dict[str, Any] = {"maximum_days_ago": 36_525, "now": NOW}
 
 
-@pytest.fixture(params=["pending", "processed", "both"])
-def lake(root: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Lake:
+@pytest.fixture(params=["pending", "both"])
+def lake(shared_folder: SharedFolder, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """A lake of users whose entries are all pending, or of which one is. Tests only read it."""
     monkeypatch.setattr(all_users, "_AT_ONCE", 2)
-    lake = write_users(root)
-    if request.param != "pending":
-        run(lake, default_models())
-    if request.param == "both":
-        writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support", user_id="ben")
-        message = {"role": "user", "content": "The kettle is new.", "timestamp": LATER.isoformat()}
-        writer.write({"conversation_id": "later", "messages": [message]})
-    return lake
+
+    def fill(folder: Path) -> None:
+        lake = write_users(str(folder / "lake"))
+        if request.param == "both":
+            run(lake, default_models())
+            writer = MemoryWriter(lake, ACME).for_user("ben")
+            message = {"role": "user", "content": "The kettle is new.", "timestamp": LATER.isoformat()}
+            writer.write({"conversation_id": "later", "messages": [message]})
+
+    return Lake(str(shared_folder(f"reader-all-users-{request.param}", fill) / "lake"))
+
+
+@pytest.fixture
+def pending(shared_folder: SharedFolder) -> Lake:
+    folder = shared_folder("reader-all-users-pending", lambda folder: write_users(str(folder / "lake")))
+    return Lake(str(folder / "lake"))
 
 
 def reader_on(lake: Lake, **options: Any) -> Any:
@@ -111,11 +124,11 @@ REFUSED: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_nothing_else_reads_all_users(root: str, name: str) -> None:
-    reader = reader_on(write_users(root), users="all")
-    with pytest.raises(InputError, match=f"{name} is not available for all users; open the reader with one user_id"):
-        REFUSED[name](reader)
+def test_nothing_else_reads_all_users(pending: Lake) -> None:
+    reader = reader_on(pending, users="all")
+    for name, way in REFUSED.items():
+        with pytest.raises(InputError, match=f"{name} is not available for all users; open the reader with one user"):
+            way(reader)
 
 
 def test_every_method_that_reads_is_refused_or_lists() -> None:
@@ -125,8 +138,8 @@ def test_every_method_that_reads_is_refused_or_lists() -> None:
     assert {name for name in dir(AllUsersReader) if not name.startswith("_")} == {"search_memory"}
 
 
-def test_all_users_are_not_for_a_model(root: str) -> None:
-    reader = reader_on(write_users(root), users="all")
+def test_all_users_are_not_for_a_model(pending: Lake) -> None:
+    reader = reader_on(pending, users="all")
     assert isinstance(reader, AllUsersReader)
     offers: list[Callable[[Any], object]] = [memory_tools, MemoryStore]
     for offer in offers:
@@ -135,9 +148,9 @@ def test_all_users_are_not_for_a_model(root: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{"users": "everybody"}, {"users": "all", "user_id": "anna"}])
-def test_other_values_are_refused(root: str, options: dict[str, Any]) -> None:
+def test_other_values_are_refused(pending: Lake, options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="expected 'all' without user_id"):
-        reader_on(write_users(root), **options)
+        reader_on(pending, **options)
 
 
 def test_query_text_is_the_earlier_name_of_query(lake: Lake) -> None:
@@ -147,6 +160,6 @@ def test_query_text_is_the_earlier_name_of_query(lake: Lake) -> None:
     assert found == reader.search_memory(query="PIN", **EVER)
 
 
-def test_a_query_without_a_word_is_refused(root: str) -> None:
+def test_a_query_without_a_word_is_refused(pending: Lake) -> None:
     with pytest.raises(InputError, match="query 'of the' has no word to filter by"):
-        reader_on(write_users(root), users="all").search_memory(query="of the")
+        reader_on(pending, users="all").search_memory(query="of the")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,9 @@ from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import run
 from memory_pipeline_tests.invoking import call, read
 
+if TYPE_CHECKING:
+    from memory_pipeline_tests.conftest import CopiedLake
+
 IDS: dict[str, Any] = {"workspace_id": "acme", "agent_id": "support"}
 #: In Tokyo (UTC+9) it is the 16th, in Los Angeles (UTC-8) the 15th.
 SAID = datetime(2024, 1, 15, 23, 30, tzinfo=UTC)
@@ -26,15 +29,16 @@ ZONES = pytest.mark.parametrize("zone", DAYS)
 
 
 @pytest.fixture(params=["pending", "processed"])
-def lake(root: str, models: Models, request: pytest.FixtureRequest) -> Lake:
-    writer = MemoryWriter.open(root, **IDS)
-    message = {"role": "user", "name": "Anna", "content": "I moved to Porto.", "timestamp": SAID}
-    writer.write({"conversation_id": "c1", "messages": [message]}, now=NOW)
-    writer.remember("Anna has a boat.", now=SAID)
-    lake = Lake(root)
-    if request.param == "processed":
-        run(lake, models, NOW)
-    return lake
+def lake(copied: CopiedLake, models: Models, request: pytest.FixtureRequest) -> Lake:
+    def fill(folder: Path) -> None:
+        writer = MemoryWriter.open(str(folder), **IDS)
+        message = {"role": "user", "name": "Anna", "content": "I moved to Porto.", "timestamp": SAID}
+        writer.write({"conversation_id": "c1", "messages": [message]}, now=NOW)
+        writer.remember("Anna has a boat.", now=SAID)
+        if request.param == "processed":
+            run(Lake(str(folder)), models, NOW)
+
+    return copied(f"reader-local-calendar-{request.param}", fill)
 
 
 def reader_in(lake: Lake, zone: str | None) -> MemoryReader:
@@ -74,14 +78,15 @@ def test_yesterday_in_a_question_is_that_of_the_reader(lake: Lake, zone: str, is
     assert (scores[0] > scores[1]) is is_near
 
 
-def test_periods_of_summaries_are_those_of_the_lake(lake: Lake, models: Models) -> None:
-    run(lake, models, NOW)
+@pytest.mark.parametrize("lake", ["processed"], indirect=True)
+def test_periods_of_summaries_are_those_of_the_lake(lake: Lake) -> None:
     for zone in DAYS:
         [hit] = reader_in(lake, zone).search_memory("daily", now=NOW)
         assert (hit.period, str(hit.date)) == ("2024-01-15", "2024-01-15")
         assert len(reader_in(lake, zone).search_memory("daily", since="2024-01-15", until="2024-01-15", now=NOW)) == 1
 
 
+@pytest.mark.parametrize("lake", ["pending"], indirect=True)
 def test_the_default_is_the_time_zone_of_the_agent_and_then_of_the_lake(lake: Lake) -> None:
     assert reader_in(lake, None).local_calendar.timezone == "UTC"
     file = Path(f"{lake.storage.uri}.yaml")
@@ -91,6 +96,7 @@ def test_the_default_is_the_time_zone_of_the_agent_and_then_of_the_lake(lake: La
     assert reader_in(lake, "Europe/Berlin").for_user("anna").local_calendar.timezone == "Europe/Berlin"
 
 
+@pytest.mark.parametrize("lake", ["pending"], indirect=True)
 @ZONES
 def test_commands_take_the_time_zone_of_the_reader(lake: Lake, zone: str) -> None:
     scope = ["--root", lake.storage.uri, "--workspace", "acme", "--agent", "support", "--timezone", zone]

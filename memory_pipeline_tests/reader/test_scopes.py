@@ -16,15 +16,17 @@ from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.memories import DurableMemories, MemoryOverlay
 from memory_pipeline.memories.joined import JoinedOverlays
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline_tests.building import NOW, conversation, run, write
+from memory_pipeline_tests.building import conversation, run, write
 from memory_pipeline_tests.graph.line_edits import Waiting, write_edits
 from memory_pipeline_tests.memories.keeping import event, land, minute, remember
 from memory_pipeline_tests.memories.keeping import write as write_events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from memory_pipeline.models.factory import Models
+    from memory_pipeline_tests.conftest import CopiedLake
 
 
 ONE, TWO, THREE, WHOLE = (Scope("acme", name) for name in ("one", "two", "three", "whole"))
@@ -48,15 +50,28 @@ def write_all(lake: Lake) -> None:
             write(lake, conversation(*texts, at=at, scope=own, conversation_id=f"c{number}"))
 
 
-@pytest.mark.parametrize("when", ["pending", "processed", "both"])
-def test_scopes_read_together_give_the_results_of_one_with_all(lake: Lake, models: Models, when: str) -> None:
-    write_all(lake)
-    if when != "pending":
-        run(lake, models)
-    if when == "both":
+@pytest.fixture
+def processed(copied: CopiedLake, models: Models) -> Lake:
+    """A lake of three agents, and of one with the messages of all three."""
+
+    def fill(folder: Path) -> None:
+        write_all(Lake(str(folder)))
+        run(Lake(str(folder)), models)
+
+    return copied("reader-scopes", fill)
+
+
+@pytest.mark.parametrize("is_processed", [False, True])
+def test_scopes_read_together_give_the_results_of_one_with_all(
+    request: pytest.FixtureRequest, models: Models, is_processed: bool
+) -> None:
+    lake: Lake = request.getfixturevalue("processed" if is_processed else "lake")
+    if is_processed:
         for scope in (TWO, WHOLE):
             said = conversation("Bruno ate my passport.", at="2024-01-20T08:00", scope=scope, conversation_id="c9")
             write(lake, said)
+    else:
+        write_all(lake)
     together = reader_of(lake, models, [ONE, TWO, THREE])
     whole = MemoryReader(Lake(lake.storage.uri), WHOLE, models.embedder)
     for query in (None, "Where did Bruno move to?", "Who is the vet?", "violin"):
@@ -74,10 +89,9 @@ def test_scopes_read_together_give_the_results_of_one_with_all(lake: Lake, model
 
 
 def test_tables_too_large_for_memory_are_searched_together(
-    lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
+    processed: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_all(lake)
-    run(lake, models)
+    lake = processed
     write(lake, conversation("Bruno ate my passport.", at="2024-01-20T08:00", scope=TWO, conversation_id="c9"))
     cached = reader_of(lake, models, [ONE, TWO, THREE])
     monkeypatch.setattr(VectorIndex, "is_large", lambda *_: True)
@@ -105,10 +119,8 @@ def test_what_one_scope_revoked_or_the_caller_was_shown_is_hidden(lake: Lake, mo
     assert "Oslo" not in reader.inject_knowledge(asked, exclude=[other.id], now=LATER).block
 
 
-def test_points_of_all_scopes_are_ranked_together(lake: Lake, models: Models) -> None:
-    write_all(lake)
-    run(lake, models, now=NOW)
-    together = reader_of(lake, models, [ONE, TWO, THREE])
+def test_points_of_all_scopes_are_ranked_together(processed: Lake, models: Models) -> None:
+    together = reader_of(processed, models, [ONE, TWO, THREE])
     days = together.search_memory(Grain.DAILY, query="violin", now=LATER)
     assert {hit.period for hit in days} == {"2024-01-11", "2024-01-12", "2024-01-13"}
     assert "violin" in days[0].content
@@ -119,9 +131,8 @@ def test_points_of_all_scopes_are_ranked_together(lake: Lake, models: Models) ->
         assert together.get(hit.id, now=LATER) is not None
 
 
-def test_an_open_reader_reads_exactly_the_scopes_of_the_list(lake: Lake, models: Models) -> None:
-    write_all(lake)
-    run(lake, models)
+def test_an_open_reader_reads_exactly_the_scopes_of_the_list(processed: Lake, models: Models) -> None:
+    lake = processed
     for scope in (ONE, TWO):
         write_edits(lake, f"INSERT Secret {scope.agent_id} | likes | tea", scope=scope)
         write_events(lake, remember(f"The secret word of {scope.agent_id} is tea.", scope=scope))

@@ -244,9 +244,8 @@ def test_a_bad_call_is_an_error_and_the_server_continues(
     assert reading.call("search_memory", EVER)[1] is False
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
+def test_an_unknown_resource_is_a_protocol_error(reading: Connection) -> None:
+    for uri in (
         "memory://summaries/weekly/2024-W99",
         "memory://summaries/weekly/2031-W01",
         "memory://summaries/hourly/2024-01-15T08",
@@ -255,12 +254,10 @@ def test_a_bad_call_is_an_error_and_the_server_continues(
         "memory://summaries/",
         "file:///etc/passwd",
         "",
-    ],
-)
-def test_an_unknown_resource_is_a_protocol_error(reading: Connection, uri: str) -> None:
-    with pytest.raises(MCPError) as caught:
-        reading.read(uri)
-    assert caught.value.code == -32602
+    ):
+        with pytest.raises(MCPError) as caught:
+            reading.read(uri)
+        assert caught.value.code == -32602
     assert reading.read("memory://summaries/daily/2024-01-15")
 
 
@@ -281,23 +278,6 @@ def test_concurrent_calls_are_all_answered(reading: Connection) -> None:
     reading.portal.call(all_at_once)
     assert all(("passport" if number % 2 == 0 else "Lisbon") in text for number, text in texts.items())
     assert len(texts) == 20
-
-
-def test_a_server_serves_one_agent_and_exits_with_its_client(remembered: str, reading: Connection) -> None:
-    ours, _ = reading.call("search_memory", {"max_results": 50, **EVER})
-    assert "900 euros" not in ours
-    with wired(remembered, SALES) as sales:
-        sales.greet()
-        theirs, _ = sales.call(1, "search_memory", {"max_results": 50, **EVER})
-        assert "900 euros" in theirs
-        assert "Porto" not in theirs
-        identifiers = [word.strip("()") for word in ours.split() if word.startswith("(working:")]
-        assert identifiers
-        for number, identifier in enumerate(identifiers, start=2):
-            assert sales.call(number, "get_memory", {"id": identifier})[1]
-        assert sales.process.stdin is not None
-        sales.process.stdin.close()
-        assert sales.process.wait(PATIENCE) == 0
 
 
 def test_allow_writing_offers_writing_tools_and_the_hot_index_is_a_resource(root: str) -> None:
@@ -347,8 +327,12 @@ def test_allow_writing_offers_writing_tools_and_the_hot_index_is_a_resource(root
 # The wire
 
 
-def test_standard_output_carries_only_the_protocol_until_an_interrupt(remembered: str) -> None:
-    with wired(remembered) as wire:
+def test_a_server_of_one_agent_writes_only_the_protocol_to_standard_output_until_an_interrupt(
+    remembered: str, reading: Connection
+) -> None:
+    ours, _ = reading.call("search_memory", {"max_results": 50, **EVER})
+    assert "900 euros" not in ours
+    with wired(remembered, SALES) as wire:
         assert wire.greet()["result"]["serverInfo"]["name"] == "memory-pipeline"
         wire.send("this is no JSON")
         wire.send('{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "search_memory", ')
@@ -358,7 +342,13 @@ def test_standard_output_carries_only_the_protocol_until_an_interrupt(remembered
         assert wire.answer(7)["error"]["code"] == -32602
         wire.request(8, "no/such/method")
         assert wire.answer(8)["error"]["code"] == -32601
-        assert "Porto" in wire.call(9, "search_memory", {"query": "Porto", **EVER})[0]
+        theirs, _ = wire.call(9, "search_memory", {"max_results": 50, **EVER})
+        assert "900 euros" in theirs
+        assert "Porto" not in theirs
+        identifiers = [word.strip("()") for word in ours.split() if word.startswith("(working:")]
+        assert identifiers
+        for number, identifier in enumerate(identifiers, start=10):
+            assert wire.call(number, "get_memory", {"id": identifier})[1]
         assert all(json.loads(line)["jsonrpc"] == "2.0" for line in wire.said)
         wire.process.send_signal(signal.SIGINT)
         assert wire.process.wait(PATIENCE) == -signal.SIGINT
@@ -457,15 +447,6 @@ def is_running(process: int) -> bool:
 # Refusals to start
 
 
-def test_a_lake_that_does_not_exist_is_an_error_of_one_line(tmp_path: Path) -> None:
-    result = run_python(*arguments(str(tmp_path / "nothing")))
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert result.stderr.startswith("memory-pipeline: there is no memory lake at ")
-    assert len(result.stderr.splitlines()) == 1
-    assert not (tmp_path / "nothing").exists()
-
-
 def refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *typed: str) -> str:
     """Return the error of the command line when it refuses to serve."""
     monkeypatch.setattr("sys.argv", ["memory-pipeline", *typed])
@@ -480,6 +461,15 @@ def test_bad_options_are_refused(
 ) -> None:
     typed = arguments(remembered, "--max-tokens", "5")[2:]
     assert "max_tokens 5 is not accepted" in refusal(monkeypatch, capsys, *typed)
+
+
+def test_a_lake_that_does_not_exist_is_an_error_of_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = refusal(monkeypatch, capsys, *arguments(str(tmp_path / "nothing"))[2:])
+    assert told.startswith("memory-pipeline: there is no memory lake at ")
+    assert len(told.splitlines()) == 1
+    assert not (tmp_path / "nothing").exists()
 
 
 def test_without_the_extra_the_error_says_what_to_install(
@@ -507,20 +497,3 @@ def run_python(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         whole, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
-
-
-def test_the_memory_of_another_agent_is_read_while_it_is_shared(root: str) -> None:
-    write(Lake(root), conversation("The code of the vault is 4711."))
-    owner = MemoryWriter(Lake(root), ACME)
-    with connected(root, scope=SALES) as connection:
-        wanted = {"query": "code of the vault", **EVER, "agent": ACME.agent_id}
-        denied, is_error = connection.call("search_memory", wanted)
-        assert is_error
-        assert "4711" not in denied
-        owner.share_with_agent(SALES.agent_id)
-        text, is_error = connection.call("search_memory", wanted)
-        assert not is_error
-        assert text.startswith(f"From the memory of agent '{ACME.agent_id}':")
-        assert "4711" in text
-        owner.revoke(SALES.agent_id)
-        assert connection.call("search_memory", wanted) == (denied, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,9 +55,9 @@ def lake(shared_folder: SharedFolder) -> str:
 
 
 @pytest.fixture
-def changing(root: str) -> str:
-    write_users(root)
-    return root
+def changing(shared_folder: SharedFolder, root: str) -> str:
+    users = shared_folder("tools-users-pending", lambda folder: write_users(str(folder / "lake")))
+    return str(shutil.copytree(users / "lake", root))
 
 
 def reader_for(root: str, user: str | None) -> MemoryReader:
@@ -151,9 +152,9 @@ def test_users_of_one_memory_have_tools_too(root: str) -> None:
 # MCP
 
 
-@pytest.mark.parametrize("user", [None, "anna", STRANGER])
-def test_an_mcp_client_sees_the_memory_of_the_servers_user(lake: str, user: str | None) -> None:
-    with connected(lake, *(["--user", user] if user else [])) as connection:
+def test_an_mcp_client_sees_the_memory_of_the_servers_user(lake: str) -> None:
+    user = "anna"
+    with connected(lake, "--user", user) as connection:
         texts = [
             connection.call("search_memory", {"query": "PIN of the safe", **EVER})[0],
             connection.call("search_memory", EVER)[0],
@@ -162,7 +163,7 @@ def test_an_mcp_client_sees_the_memory_of_the_servers_user(lake: str, user: str 
         ]
         assert is_for(user, texts)
         assert OF_AGENT in texts[1]
-        assert (IN_GROUP in texts[1]) == (user in GROUP)
+        assert IN_GROUP in texts[1]
         for extra in TRIES:
             text, is_error = connection.call("search_memory", {"query": "PIN", **extra})
             assert is_error

@@ -86,6 +86,7 @@ def home(root: str, days: list[str], models: Models, tmp_path: Path, monkeypatch
     return home
 
 
+@pytest.mark.slow_environment
 @programs_are_there
 def test_the_ui_shows_memory_and_launches_a_backfill(
     home: Path, root: str, days: list[str], pictures: Path, tmp_path: Path

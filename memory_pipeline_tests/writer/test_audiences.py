@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +17,9 @@ from memory_pipeline.reader import MemoryReader
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline.writer.files import ingest_file
 from memory_pipeline_tests.building import NOW, run
+
+if TYPE_CHECKING:
+    from memory_pipeline_tests.conftest import SharedFolder
 
 IDS = {"workspace_id": "acme", "agent_id": "support"}
 HOMES = {"anna": "Porto", "ben": "Oslo", "cleo": "Rome"}
@@ -77,9 +81,18 @@ def seen(root: str, user_id: str | None) -> str:
     return str(found)
 
 
+@pytest.fixture
+def written(shared_folder: SharedFolder, tmp_path: Path) -> str:
+    def fill(folder: Path) -> None:
+        folder.mkdir()
+        write_all(with_users(folder, "lake"))
+
+    return str(shutil.copytree(shared_folder("writer-audiences", fill) / "lake", tmp_path / "copy"))
+
+
 @pytest.mark.parametrize("is_processed", [False, True])
-def test_users_see_their_own_memory_their_groups_and_the_agents(root: str, is_processed: bool) -> None:
-    write_all(root)
+def test_users_see_their_own_memory_their_groups_and_the_agents(written: str, is_processed: bool) -> None:
+    root = written
     if is_processed:
         run(Lake(root), default_models())
         assert Lake(root).journal.pending() == []
@@ -93,8 +106,8 @@ def test_users_see_their_own_memory_their_groups_and_the_agents(root: str, is_pr
         assert ("moved to Lisbon" in found) is is_member, user
 
 
-def test_folds_do_not_cross_scopes(root: str) -> None:
-    write_all(root)
+def test_folds_do_not_cross_scopes(written: str) -> None:
+    root = written
     for _ in range(2):
         graph = read(root, "anna").graph
         homes = [(fact.source, fact.target, fact.identity) for fact in graph.facts() if fact.label == "lives_in"]
@@ -105,8 +118,8 @@ def test_folds_do_not_cross_scopes(root: str) -> None:
         run(Lake(root), default_models())
 
 
-def test_a_member_who_is_removed_sees_the_group_no_more_until_named_again(root: str) -> None:
-    write_all(root)
+def test_a_member_who_is_removed_sees_the_group_no_more_until_named_again(written: str) -> None:
+    root = written
     lake = Lake(root)
     reader = read(root, "anna")
     team = lake.scope("acme", "support", "group:team")
@@ -189,8 +202,8 @@ def test_agents_whose_names_differ_in_case_have_folders_of_their_own(root: str) 
     assert len(set(names)) == 2
 
 
-def test_a_record_in_the_folder_of_another_user_is_set_aside(root: str) -> None:
-    write_all(root)
+def test_a_record_in_the_folder_of_another_user_is_set_aside(written: str) -> None:
+    root = written
     lake = Lake(root)
     [ben] = [file for file in lake.journal.pending() if getattr(lake.journal.scope_of(file), "user_id", 0) == "ben"]
     anna = lake.scope("acme", "support", "user:anna")

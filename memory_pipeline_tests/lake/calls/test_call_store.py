@@ -221,7 +221,7 @@ def test_an_answer_is_stored_in_the_partition_of_its_request(root: str, calls: C
     assert found(opened(root), "of the day", DAY) == "answer to of the day"
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_the_first_of_two_answers_is_kept_and_both_are_charged(root: str, calls: Calls) -> None:
     late = opened(root)
     calls.keep([call(cost=1.0)], answer(text="first"))
@@ -391,7 +391,7 @@ def test_a_lease_costs_a_creation_and_a_deletion(root: str) -> None:
     assert storage.since() == {"create": 1, "delete": 1}
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_a_lease_excludes_others(root: str, calls: Calls) -> None:
     other = opened(root)
     assert calls.claim(digest("?"), LEASE)

@@ -25,7 +25,7 @@ ADDITIONS = [
 def test_adding_a_column_or_a_kind_requires_only_its_declaration(tmp_path: Path) -> None:
     for package in (memory_pipeline, dbt_like_sql):
         folder = Path(str(package.__path__[0]))
-        shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(folder, tmp_path / folder.name)
     for name, before, line in ADDITIONS:
         path = tmp_path / "memory_pipeline" / name
         text = path.read_text()

@@ -61,7 +61,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], VectorCollec
     return lambda: opened(root, name=f"c{next(counter)}")
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_an_item_is_found_with_its_content_and_metadata(collection: VectorCollection) -> None:
     metadata = {"page": 3, "score": 0.5, "draft": False, "author": None, "title": 'it\'s "quoted"; --'}
     collection.upsert([VectorItem("docs/a.md", [2, 0, 0], "a text", metadata), VectorItem("b", np.array([0.0, 3, 0]))])

@@ -34,21 +34,21 @@ def test_a_written_file_is_read_back(storage: Storage, tmp_path: Path) -> None:
     assert files_below(tmp_path) == ["lake/a/b/c.bin"]
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_an_empty_file_exists(storage: Storage) -> None:
     storage.write("empty", b"")
     assert storage.read("empty") == b""
     assert [(entry.path, entry.size) for entry in storage.list("")] == [("empty", 0)]
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_a_file_is_replaced(storage: Storage) -> None:
     storage.write("a", b"one")
     storage.write("a", b"two")
     assert storage.read("a") == b"two"
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_a_missing_file_is_none(storage: Storage) -> None:
     assert storage.read("missing") is None
     assert storage.read("no/such/folder/missing") is None
@@ -71,7 +71,7 @@ def test_a_listing_includes_modification_times(storage: Storage, tmp_path: Path)
     assert abs(new.modified_at - datetime.now(UTC)) < timedelta(minutes=5)
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_sizes_omits_missing_files(storage: Storage) -> None:
     storage.write("a/b", b"123")
     assert storage.sizes(["a/b", "a/missing"], "a") == {"a/b": 3}
@@ -223,7 +223,7 @@ def test_files_of_a_killed_writer_are_not_listed(storage: Storage, tmp_path: Pat
 # --- listing and deleting --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_a_listing_is_sorted_and_recursive(storage: Storage) -> None:
     for path in ("p/b/2", "p/a", "p/b/1", "q/other", "p.txt"):
         storage.write(path, path.encode())
@@ -231,7 +231,7 @@ def test_a_listing_is_sorted_and_recursive(storage: Storage) -> None:
     assert len(storage.list("")) == 5
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_a_folder_is_not_a_prefix(storage: Storage) -> None:
     """The files of agent "a" do not include those of agent "ab"."""
     storage.write("w/a/1", b"")
@@ -257,7 +257,7 @@ def test_a_tag_changes_with_the_content(storage: Storage, tmp_path: Path) -> Non
     assert len({first.tag, second.tag, third.tag}) == 3
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_deleting_ignores_missing_files(storage: Storage) -> None:
     storage.write("a", b"")
     storage.write("b", b"")

@@ -232,14 +232,14 @@ def test_times_of_any_year_can_be_compared(index: VectorIndex, year: int) -> Non
 
 
 @pytest.mark.parametrize("name", ["person", "conversation_id", "tag"])
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_texts_neither_break_nor_widen_a_filter(index: VectorIndex, name: str, text: str) -> None:
-    row = fact("own", id="own", conversation=text, tags=[text], speaker=text)
+def test_hostile_texts_neither_break_nor_widen_a_filter(index: VectorIndex, name: str) -> None:
     other = fact("other", id="other", conversation="c", tags=["t"], speaker="s")
-    terms: dict[str, Any] = {name: text}
-    where = Filter(**terms)
-    assert where.mask(table([row, other])).tolist() == [True, False]
-    assert on_disk(index, where) < {row["id"] for row in ROWS}
+    for text in HOSTILE:
+        row = fact("own", id="own", conversation=text, tags=[text], speaker=text)
+        terms: dict[str, Any] = {name: text}
+        where = Filter(**terms)
+        assert where.mask(table([row, other])).tolist() == [True, False]
+        assert on_disk(index, where) < {row["id"] for row in ROWS}
 
 
 @pytest.mark.parametrize("text", ["' OR 1=1 --", "') OR TRUE OR ('", "x' OR 'x'='x", "' OR strpos('a','a')>0 --"])

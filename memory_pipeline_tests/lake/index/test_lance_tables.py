@@ -101,7 +101,7 @@ def test_a_table_is_created_once_in_the_folder_of_its_workspace(root: str, clien
     assert not list(Path(root, "state", "lance").glob("*.json"))
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_writes_are_immediately_visible_to_others(root: str, client: Client) -> None:
     other = Client(root)
     assert other.table() is None
@@ -239,7 +239,7 @@ def test_a_write_succeeds_although_its_compaction_always_loses(client: Client, m
     assert client.ids() == ["a"]
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_an_outdated_handle_can_compact(root: str, client: Client) -> None:
     table = client.create()
     other = Client(root)

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from memory_pipeline.errors import InputError, LakeError
 from memory_pipeline.lake.sql import session as door
 from memory_pipeline.lake.sql.session import Session, ask, connect
-from memory_pipeline_tests.effort import examples
+from memory_pipeline_tests.effort import IS_THOROUGH, examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -301,10 +301,10 @@ def test_a_hostile_statement_is_refused_without_effect(session: Session, house: 
     assert session.ask("SELECT count(*) FROM facts").rows == [(4,)]
 
 
-@pytest.mark.parametrize("statement", REFUSED[:62])
-def test_a_second_statement_after_a_select_is_refused(session: Session, house: Path, statement: str) -> None:
-    with pytest.raises(InputError):
-        session.ask(f"SELECT 1;\n{statement.replace('{house}', str(house))}")
+def test_a_second_statement_after_a_select_is_refused(session: Session, house: Path) -> None:
+    for statement in WRITES.strip().splitlines():
+        with pytest.raises(InputError):
+            session.ask(f"SELECT 1;\n{statement.replace('{house}', str(house))}")
 
 
 def test_sql_that_passes_the_rules_is_still_sandboxed(house: Path) -> None:
@@ -543,7 +543,8 @@ def test_the_size_of_an_answer_is_limited(session: Session) -> None:
         session.ask("SELECT " + ", ".join(f"repeat('a', 20000) c{number}" for number in range(60)))
 
 
-#: Queries with their time limits. Those that exhaust memory need some time to reach the limit.
+#: Queries with their time limits. Those that exhaust memory need some time to reach the limit. The usual run has every
+#: third.
 ENDLESS = [
     *[
         (0.2, statement)
@@ -581,7 +582,7 @@ ENDLESS = [
 ]
 
 
-@pytest.mark.parametrize(("seconds", "statement"), ENDLESS)
+@pytest.mark.parametrize(("seconds", "statement"), ENDLESS if IS_THOROUGH else ENDLESS[::3])
 def test_the_time_and_memory_of_a_query_are_limited(session: Session, seconds: float, statement: str) -> None:
     started = time.monotonic()
     with pytest.raises(InputError, match=rf"took longer than {seconds} s|took more|Out of Range") as caught:
@@ -591,19 +592,18 @@ def test_the_time_and_memory_of_a_query_are_limited(session: Session, seconds: f
     assert session.ask("SELECT count(*) FROM facts", max_seconds=30).rows == [(4,)]
 
 
-@pytest.mark.parametrize("open_with", ["SELECT ", "SELECT * FROM facts WHERE "])
 @pytest.mark.parametrize("nested", ["NOT ", "- ", "[", "(SELECT ", "abs(", "CASE WHEN 1 THEN ", "{'a': ", "1 + "])
-def test_deep_nesting_does_not_break_the_session(session: Session, open_with: str, nested: str) -> None:
+def test_deep_nesting_does_not_break_the_session(session: Session, nested: str) -> None:
     for depth in (240, 1_200):
         try:
-            answer = session.ask(open_with + nested * depth + "1", max_seconds=5)
+            answer = session.ask("SELECT * FROM facts WHERE " + nested * depth + "1", max_seconds=5)
         except InputError:
             continue
         assert answer.columns
     assert session.ask("SELECT 1").rows == [(1,)]
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.lists(
         st.one_of(
@@ -643,7 +643,7 @@ def test_many_sessions_run_concurrently() -> None:
         return ask({"own": pa.table({"n": [number]})}, "SELECT n FROM own", max_seconds=30).rows
 
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(asked, range(8))) == [[(number,)] for number in range(8)]
+        assert list(pool.map(asked, range(4))) == [[(number,)] for number in range(4)]
 
 
 def open_files() -> int:
@@ -656,7 +656,7 @@ def test_sessions_leave_no_files_threads_or_processes() -> None:
     gc.collect()
     files, threads = open_files(), threading.active_count()
     processes = []
-    for number in range(4):
+    for number in range(2):
         session = Session({"facts": FACTS})
         session.ask("SELECT 1")
         processes.append(door_process(session))

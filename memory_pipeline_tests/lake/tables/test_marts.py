@@ -37,7 +37,7 @@ def test_a_mart_does_not_exist_before_it_is_written(marts: Marts) -> None:
     assert (marts.dataset("m"), marts.files("m"), marts.size("m")) == (None, frozenset(), (0, 0))
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_replacing_some_parts_keeps_the_files_of_the_others(marts: Marts) -> None:
     assert marts.replace("m", table(a=1, b=2, c=3), column="month", values=None).changed
     before = marts.files("m")

@@ -50,7 +50,7 @@ def test_tombstones_round_trip_without_clear_names(lake: Lake, root: str, tombst
     assert b"Annie" not in b"".join(path.read_bytes() for path in Path(root).rglob("*") if path.is_file())
 
 
-@pytest.mark.on_s3
+@pytest.mark.on_s3(always=True)
 def test_a_tombstone_replaces_one_with_the_same_id_in_one_commit(lake: Lake, tombstones: Tombstones) -> None:
     tombstones.put([*ANNA, *SUPPORT])
     version = lake.tables.version(TOMBSTONES)
