@@ -19,7 +19,7 @@ import pyarrow as pa
 from benchmarks.generator import START, WORKSPACE, agent_name, sentence
 from benchmarks.measure import progress
 from memory_pipeline.domain.identity import digest, make_id
-from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period, hour_of
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.summaries import summary_id
 from memory_pipeline.lake.index.index_rows import rows_to_index
@@ -106,7 +106,6 @@ _NEEDED = ["workspace_id", "agent_id", "period", "id", "content", "digest", "imp
 
 def _hours(agents: int, weeks: int, hours_a_week: int) -> dict[Period, _Rows]:
     source = random.Random(f"lakes {agents} {weeks}")
-    calendar = Calendar()
     waking = [day * 24 + hour for day in range(7) for hour in range(8, 22)]
     texts = [sentence(source) for _ in range(2_000)]
     found: dict[Period, _Rows] = defaultdict(_Rows)
@@ -117,7 +116,7 @@ def _hours(agents: int, weeks: int, hours_a_week: int) -> dict[Period, _Rows]:
             for hour in source.sample(waking, hours_a_week):
                 at = START + timedelta(weeks=week, hours=hour, minutes=agent % 60)
                 number += 1
-                _say(found[calendar.hour(at)], scope, calendar.hour(at), at, texts[number % len(texts)], number)
+                _say(found[hour_of(at)], scope, hour_of(at), at, texts[number % len(texts)], number)
     return found
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from benchmarks.measure import Cell, Table, bytes_below, progress
 from memory_pipeline.analytics import Warehouse, models_of, stale_marts
-from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period, hour_of
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import LedgerEntry, table_asset
@@ -135,7 +135,7 @@ def fill(lake: Lake, agents: int, weeks: int) -> None:
 
 def change_day(lake: Lake, moment: datetime) -> None:
     """Change one hour and all summaries above it."""
-    period: Period | None = lake.calendar.hour(moment)
+    period: Period | None = hour_of(moment)
     spec, fixed = FACTS, dict[str, str]()
     entries = []
     while period is not None:

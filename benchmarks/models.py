@@ -48,7 +48,7 @@ from benchmarks.measure import Cell, Table, progress, versions
 from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.facts import ConversationHour
 from memory_pipeline.domain.model_calls import Purpose, Usage, Use
-from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.periods import Grain, Period, hour_of
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.in_process import run_all
@@ -430,7 +430,7 @@ def _ways_to_embed(folder: Path, server: _Server, at_once: int, batch: int, numb
     endpoint, embedder = lake.configuration().embedding, _models(lake).embedder
     source = random.Random("texts")
     texts = [f"{place}: {sentence(source)}" for place in range(number * batch)]
-    hours = [lake.calendar.hour(START + timedelta(hours=place)) for place in range(24)]
+    hours = [hour_of(START + timedelta(hours=place)) for place in range(24)]
     scopes = [Scope(WORKSPACE, agent_name(place)) for place in range(10)]
     uses = [Use(scopes[place // 8 % 10], hours[place // 80 % 24]) for place in range(len(texts))]
     batches = [texts[start : start + batch] for start in range(0, len(texts), batch)]
@@ -467,7 +467,7 @@ def _remembered(folder: Path, server: _Server, *, quick: bool) -> Table:
     number, at_once = (60, 16) if quick else (200, 16)
     lake = _lake(folder / "remembered", server, at_once, extraction=_AT_WILL)
     write(lake, busy(number // 20, 20, 3 * number))
-    hours = [lake.calendar.hour(START + timedelta(hours=place)) for place in range(20)]
+    hours = [hour_of(START + timedelta(hours=place)) for place in range(20)]
     table = Table("remembered answers", f"{number:,} conversations of 20 hours; vectors are the deterministic ones")
 
     def measure(what: str, action: Callable[[Lake], object], calls: int) -> None:

@@ -45,7 +45,7 @@ import pyarrow as pa
 from benchmarks.generator import START, WORKSPACE, agent_name, conversation, query
 from benchmarks.history import EACH, NOW, findings, grow, said
 from benchmarks.measure import Table, memory, milliseconds, p50, progress, versions
-from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.periods import Grain, Period, hour_of
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget
@@ -204,7 +204,7 @@ def _speak(
 
 
 def _compute(lake: Lake, grain: Grain, at: datetime = _HOUR) -> None:
-    list(materialize(lake, _models(), grain, [lake.calendar.ancestor(lake.calendar.hour(at), grain)]))
+    list(materialize(lake, _models(), grain, [lake.calendar.ancestor(hour_of(at), grain)]))
 
 
 #: Models keep caches of words, which a worker fills once.

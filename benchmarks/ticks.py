@@ -25,7 +25,7 @@ from benchmarks.measure import Table, progress
 from memory_pipeline.definitions import build_definitions
 from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.periods import Grain, hour_of
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, LedgerEntry, index_asset, table_asset
 from memory_pipeline.models.factory import default_models
@@ -48,7 +48,7 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
     days, files = (90, 100) if quick else (731, 1000)
     lake = Lake(str(folder / "lake"))
     lake.ensure()
-    hours = [lake.calendar.hour(START + timedelta(hours=hour)) for hour in range(24 * days)]
+    hours = [hour_of(START + timedelta(hours=hour)) for hour in range(24 * days)]
     progress(f"{len(hours):,} hours into the ledger")
     lake.ledger.record(_entries(lake, hours, "made"))
     now = START + timedelta(days=days + 40)

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory_pipeline.client.opened import OpenedMemory, clock
+from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import label_of, user_identity
 from memory_pipeline.domain.sessions import (
     DEFAULT_NAME,
@@ -258,7 +259,7 @@ class TieredMemory(OpenedMemory):
         return Hit(
             id=entry.id,
             grain="session",
-            period=calendar.hour(at).key,
+            period=hour_of(at).key,
             kind=tier,
             content=text,
             starts_at=time_of(entry.created_at),

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import dagster as dg
 
-from memory_pipeline.domain.periods import Calendar, Grain, Period
+from memory_pipeline.domain.periods import Calendar, Grain, Period, hour_of
 from memory_pipeline.errors import ConfigurationError
 
 _FORMATS = {
@@ -107,5 +107,5 @@ class Partitions:
         if grain is not Grain.WORKING:
             return Period.containing(grain, datetime.strptime(key, _FORMATS[grain][0]).date())  # noqa: DTZ007  # a date
         if self._utc:
-            return self._calendar.hour(datetime.strptime(key, self._hour_format).replace(tzinfo=UTC))
-        return self._calendar.hour(datetime.strptime(key, self._hour_format).astimezone(UTC))
+            return hour_of(datetime.strptime(key, self._hour_format).replace(tzinfo=UTC))
+        return hour_of(datetime.strptime(key, self._hour_format).astimezone(UTC))

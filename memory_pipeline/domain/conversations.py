@@ -41,7 +41,7 @@ from memory_pipeline.domain.messages import (
     labels_of,
     offset_at,
 )
-from memory_pipeline.domain.periods import EARLIEST, Calendar, Period
+from memory_pipeline.domain.periods import EARLIEST, Calendar, Period, hour_of
 from memory_pipeline.domain.scopes import Audience, Scope, audience_of, label_of, optional_label
 from memory_pipeline.domain.text.words import composed
 from memory_pipeline.errors import ConfigurationError, InputError, shown
@@ -124,7 +124,7 @@ class Admission:
 
     def check(self, sent_at: datetime) -> None:
         """Raise InputError if a message of this time is not accepted."""
-        hour = self.calendar.hour(sent_at)
+        hour = hour_of(sent_at)
         if self.calendar.bounds(hour)[0] < self.calendar.bounds(Period.parse("daily", self.start.isoformat()))[0]:
             remedy = (
                 "unset MEMORY_PIPELINE_START, or set it to an earlier 1 January that is a Monday, such as 2018-01-01"

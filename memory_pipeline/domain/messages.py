@@ -12,7 +12,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_pipeline.domain.identity import MESSAGE, Reference, make_id
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.periods import Period, hour_of
 from memory_pipeline.domain.scopes import Scope, label_of, optional_label, user_identity
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import composed, is_blank, is_unicode
@@ -177,7 +177,7 @@ class Message:
     @property
     def hour(self) -> Period:
         """The partition of the message."""
-        return Calendar().hour(self.sent_at)
+        return hour_of(self.sent_at)
 
     def said_at(self, zone: tzinfo) -> datetime:
         """Return the time of the message on the speaker's clock, or in `zone` if the speaker's is unknown."""
@@ -261,12 +261,12 @@ def _id_of(
 ) -> str:
     said = role, name, sent_at.isoformat(), content
     identity = (source_id,) if source_id else said if occurrence is None else (*said, occurrence)
-    return make_id(MESSAGE, Calendar().hour(sent_at), *scope.ids, conversation_id, source_id is not None, identity)
+    return make_id(MESSAGE, hour_of(sent_at), *scope.ids, conversation_id, source_id is not None, identity)
 
 
 def _target(value: object, sent_at: datetime) -> str:
     reference = Reference.parse(value)
-    if reference.what != MESSAGE or reference.point is not None or reference.period != Calendar().hour(sent_at):
+    if reference.what != MESSAGE or reference.point is not None or reference.period != hour_of(sent_at):
         raise InputError(f"edit_of {shown(value)} is not valid; expected the id of a message of the same hour")
     return reference.id
 
@@ -422,5 +422,5 @@ def timestamp_of(name: str, value: object) -> datetime:
         instant = value.astimezone(UTC)
     except OverflowError:
         raise InputError(f"{name} {value.isoformat()} is out of range; {expected}") from None
-    Calendar().hour(instant)
+    hour_of(instant)
     return instant

@@ -197,6 +197,15 @@ def _hour_start(period: Period) -> datetime:
     return datetime.fromisoformat(period.key).replace(tzinfo=UTC)
 
 
+def hour_of(instant: datetime) -> Period:
+    """Return the UTC hour that contains an aware `instant`, in every calendar.
+
+    Raises:
+        InputError: the instant is naive, or outside the years of valid periods.
+    """
+    return _hour_period(_checked(instant))
+
+
 def _hour_period(instant: datetime) -> Period:
     return Period(Grain.WORKING, f"{instant:%Y-%m-%dT%H}")
 
@@ -296,14 +305,6 @@ class Calendar:
         """
         return _checked(self.instant(name, value), name)
 
-    def hour(self, instant: datetime) -> Period:
-        """Return the UTC hour that contains an aware `instant`.
-
-        Raises:
-            InputError: the instant is naive, or outside the years of valid periods.
-        """
-        return _hour_period(_checked(instant))
-
     def day_of(self, instant: datetime) -> date:
         """Return the date of an aware `instant` in the deployment's zone."""
         return _checked(instant).astimezone(self.zone).date()
@@ -311,11 +312,11 @@ class Calendar:
     def period(self, grain: Grain, instant: datetime) -> Period:
         """Return the calendar period of `grain` that contains an aware `instant`.
 
-        Months and coarser can differ from the period that memory *rolls up* into: ``ancestor(hour(instant), grain)``.
+        Months and coarser can differ from the period that memory *rolls up* into: the ancestor of the hour.
         """
         if grain is Grain.WORKING:
-            return self.hour(instant)
-        return Period.containing(grain, self.ancestor(self.hour(instant), Grain.DAILY).first_day)
+            return hour_of(instant)
+        return Period.containing(grain, self.ancestor(hour_of(instant), Grain.DAILY).first_day)
 
     def bounds(self, period: Period) -> tuple[datetime, datetime]:
         """Return the half-open UTC range [start, end) of the calendar period, on whole hours.
@@ -342,7 +343,7 @@ class Calendar:
     def hours_of(self, day: Period) -> list[Period]:
         """Return the hours with moments of a day, in order: its children, and an hour that midnight is within."""
         before, hours = self.midnights(day)[0] - timedelta(microseconds=1), self.children(day)
-        return [self.hour(before), *hours] if day in self.days_of(self.hour(before)) else hours
+        return [hour_of(before), *hours] if day in self.days_of(hour_of(before)) else hours
 
     def sources(self, period: Period) -> list[Period]:
         """Return the finer periods that a summary is made from: the children, or the :meth:`hours_of` a day."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.facts import TURNS
 from memory_pipeline.domain.model_calls import count_tokens
-from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.periods import Grain, hour_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.evaluation.labels import ADVERSARIAL
 from memory_pipeline.evaluation.metrics import Ranking, Scores, percentile
@@ -167,7 +167,7 @@ def _ingest(lake: Lake, messages: Iterable[Message], say: Callable[[str], object
 
 def _run(lake: Lake, settings: Settings, last: datetime, say: Callable[[str], object]) -> int:
     """Run the pipeline as of the end of the last message's year. Return the number of unfinished rows."""
-    closed = lake.calendar.closes_at(lake.calendar.ancestor(lake.calendar.hour(last), Grain.YEARLY))
+    closed = lake.calendar.closes_at(lake.calendar.ancestor(hour_of(last), Grain.YEARLY))
     models = configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC))
     unfinished, started = 0, time.monotonic()
     for event in run_all(lake, settings, models, closed):

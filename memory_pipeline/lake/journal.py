@@ -36,7 +36,7 @@ from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.messages import Message, NothingSaidError
-from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.periods import Calendar, Period, hour_of
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError, LakeError, counted, shown
 from memory_pipeline.lake.files.strict_json import parse_json
@@ -323,7 +323,7 @@ class Journal:
             if not _GAP.fullmatch(gap):
                 raise InputError(f"{shown(gap)} is not a number of hours")
             begins += int(gap) * _HOUR
-            hours.append(calendar.hour(begins))
+            hours.append(hour_of(begins))
         return tuple(hours)
 
     def set_aside(self, rejections: Iterable[Rejection], received_at: datetime | None = None) -> None:

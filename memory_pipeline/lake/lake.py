@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.capture import Capture, rule_for
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.periods import EARLIEST, Calendar, Grain, Period, start_for
+from memory_pipeline.domain.periods import EARLIEST, Calendar, Grain, Period, hour_of, start_for
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, scope_key, user_identity
 from memory_pipeline.errors import (
@@ -307,7 +307,7 @@ class Lake:
         return [one for one in stored if one.key != self.scope(one.workspace_id, one.agent_id, one.identity).key]
 
     def _day_of(self, instant: datetime) -> date:
-        return self.calendar.ancestor(self.calendar.hour(instant), Grain.DAILY).first_day
+        return self.calendar.ancestor(hour_of(instant), Grain.DAILY).first_day
 
     def _adopt(self, manifest: dict[str, object] | None) -> None:
         known = None if manifest is None else str(manifest["timezone"])

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import ConversationHour
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.periods import Grain, hour_of
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.codec.facts import (
@@ -257,7 +257,7 @@ def _recall(
     """Return recent operations of the agents of `passages`."""
     agents = {passage.scope for passage in passages}
     changed = sorted({passage.hour for passage in passages}, key=lambda hour: hour.key)
-    since = lake.calendar.hour(lake.calendar.bounds(changed[0])[0] - LOOK_BACK).key
+    since = hour_of(lake.calendar.bounds(changed[0])[0] - LOOK_BACK).key
     # Read other hours from the table, and recomputed hours from the rows that are kept.
     recomputed = {hour.key for hour in hours}
     before = [key for key in lake.tables.keys(FACTS) if since <= key < changed[-1].key and key not in recomputed]

@@ -18,7 +18,7 @@ from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories, changed_by, fold_events
 from memory_pipeline.domain.model_calls import Use
-from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.lake.codec.facts import rows_to_facts
 from memory_pipeline.lake.codec.memories import (
@@ -137,7 +137,7 @@ class MemoryFold(Fold):
         """Return the number of memories without a vector, by the hour of their last change."""
         counts: dict[str, int] = {}
         for at in self.stored.scan(("changed_at",), _WITHOUT_VECTOR, shard)["changed_at"].to_pylist():
-            key = Calendar().hour(at).key
+            key = hour_of(at).key
             counts[key] = counts.get(key, 0) + 1
         return counts
 
@@ -382,7 +382,7 @@ def embed_missing(
 ) -> None:
     """Add the vectors of all contents to `found`, by content. Contents that fail are omitted."""
     contents = {
-        memory.content: Use(scope, Calendar().hour(memory.changed_at))
+        memory.content: Use(scope, hour_of(memory.changed_at))
         for scope, folded in memories.items()
         for memory in folded.newest.values()
     }

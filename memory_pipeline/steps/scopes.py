@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, hour_of
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.lake.codec.codec import scope_of
@@ -74,7 +74,7 @@ def drop_expired_scopes(lake: Lake) -> None:
         return
     with lake.scopes.alone():
         rows = lake.scopes.scan((*SCOPE_COLUMNS, "last_at")).to_pylist()
-        last = {scope_of(*map(row.get, SCOPE_COLUMNS)): Calendar().hour(row["last_at"]).key for row in rows}
+        last = {scope_of(*map(row.get, SCOPE_COLUMNS)): hour_of(row["last_at"]).key for row in rows}
         silent = [
             scope for scope, key in last.items() if key <= (marks.through(scope, RetentionClass.CONVERSATIONS) or "")
         ]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.defs.partition_keys import Partitions
-from memory_pipeline.domain.periods import Calendar, Grain, Period
+from memory_pipeline.domain.periods import Calendar, Grain, Period, hour_of
 from memory_pipeline.errors import ConfigurationError
 
 START = date(2018, 1, 1)
@@ -43,7 +43,7 @@ def test_keys_are_readable_by_strptime(grain: str, period: str, key: str) -> Non
 def test_every_period_is_a_partition_of_the_same_span(zone: str, grain: Grain, after: int) -> None:
     calendar, partitions = Calendar(zone), PARTITIONS[zone]
     start = calendar.bounds(Period.containing(Grain.DAILY, START))[0]
-    period = calendar.ancestor(calendar.hour(start + timedelta(hours=after)), grain)
+    period = calendar.ancestor(hour_of(start + timedelta(hours=after)), grain)
     key = partitions.key(period)
     assert partitions.period(grain, key) == period
     window = partitions.definitions[grain].time_window_for_partition_key(key)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.domain.graph.triples import Triple, Vocabulary
 from memory_pipeline.domain.identity import make_id
-from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import Scope
 
 #: Predicates that give their subject an alias.
@@ -188,7 +188,7 @@ def identity(scope: Scope, fact: Fact) -> str:
     begins = began(fact)
     first = fact.evidence[0]
     parts = (fact.source, fact.label, fact.target, begins.isoformat(), first_message(first), first.place)
-    return make_id("graph", Calendar().hour(begins), scope.workspace_id, scope.agent_id, *parts)
+    return make_id("graph", hour_of(begins), scope.workspace_id, scope.agent_id, *parts)
 
 
 def began(fact: Fact) -> datetime:

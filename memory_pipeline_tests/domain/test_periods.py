@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period, start_for
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period, hour_of, start_for
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.settings import Settings
 from memory_pipeline_tests.effort import IS_THOROUGH
@@ -81,8 +81,8 @@ def test_the_period_of_a_day(grain: Grain, day: date, name: str) -> None:
 
 def test_the_hour_of_an_instant_is_an_hour_of_utc() -> None:
     moment = datetime(2024, 1, 1, 0, 59, 59, 999999, tzinfo=timezone(timedelta(hours=1)))
-    assert str(Calendar().hour(moment)) == "2023-12-31T23"
-    assert Calendar("Asia/Tokyo").hour(moment) == Calendar().period(Grain.WORKING, moment)
+    assert str(hour_of(moment)) == "2023-12-31T23"
+    assert hour_of(moment) == Calendar().period(Grain.WORKING, moment)
 
 
 def test_a_day_has_no_single_hour() -> None:
@@ -271,10 +271,10 @@ def test_a_period_covers_its_days(day: date, grain: Grain) -> None:
 
 @given(moment=instants())
 def test_an_hour_covers_its_instants(moment: datetime) -> None:
-    hour = Calendar().hour(moment)
+    hour = hour_of(moment)
     start, end = Calendar().bounds(hour)
     assert start <= moment < end == start + HOUR
-    assert Calendar().hour(end) == hour.next()
+    assert hour_of(end) == hour.next()
 
 
 @given(one=days, other=days, grain=summary_grains)
@@ -286,7 +286,7 @@ def test_names_sort_by_time(one: date, other: date, grain: Grain) -> None:
 
 @given(one=instants(), other=instants())
 def test_names_of_hours_sort_by_time(one: datetime, other: datetime) -> None:
-    first, second = Calendar().hour(one), Calendar().hour(other)
+    first, second = hour_of(one), hour_of(other)
     assert (first.key <= second.key) == (one.replace(minute=0, second=0, microsecond=0) <= other)
 
 
@@ -353,7 +353,7 @@ def test_the_weeks_of_a_month_may_cross_its_calendar_days() -> None:
     calendar = Calendar()
     new_years_eve = datetime(2024, 12, 31, 12, tzinfo=UTC)
     assert str(calendar.period(Grain.MONTHLY, new_years_eve)) == "2024-12"
-    assert str(calendar.ancestor(calendar.hour(new_years_eve), Grain.MONTHLY)) == "2025-01"
+    assert str(calendar.ancestor(hour_of(new_years_eve), Grain.MONTHLY)) == "2025-01"
     assert [str(week) for week in calendar.children(period("2024-12"))] == [
         "2024-W49", "2024-W50", "2024-W51", "2024-W52",
     ]  # fmt: skip
@@ -370,7 +370,7 @@ def test_a_year_is_made_from_its_iso_weeks(year: str, weeks: int) -> None:
 @given(moment=instants(), zone=st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/Sao_Paulo"]))
 def test_every_hour_has_one_ancestor_of_each_grain_and_they_nest(moment: datetime, zone: str) -> None:
     calendar = Calendar(zone)
-    hour = calendar.hour(moment)
+    hour = hour_of(moment)
     chain = [calendar.ancestor(hour, grain) for grain in Grain]
     assert chain[0] == hour
     assert [each.grain for each in chain] == list(Grain)
@@ -447,14 +447,14 @@ def test_days_tile_forty_years_in_every_zone(zone: str) -> None:
         assert (start.minute, start.second, start.microsecond, start.utcoffset()) == (0, 0, 0, timedelta(0))
         if start < end:
             around = (start - HOUR, start, end - HOUR, end)
-            owners = [calendar.parent(calendar.hour(moment)) == day for moment in around]
+            owners = [calendar.parent(hour_of(moment)) == day for moment in around]
             assert owners == [False, True, True, False], day
 
 
 @given(moment=instants(), zone=st.sampled_from([*ZONES, "Australia/Adelaide", "America/St_Johns", "Asia/Yangon"]))
 def test_an_hour_is_a_source_of_the_days_of_its_moments(moment: datetime, zone: str) -> None:
     calendar = Calendar(zone)
-    hour, day = calendar.hour(moment), Period.containing(Grain.DAILY, calendar.day_of(moment))
+    hour, day = hour_of(moment), Period.containing(Grain.DAILY, calendar.day_of(moment))
     days = calendar.days_of(hour)
     assert days == calendar.derived(hour)
     assert days[0] == calendar.parent(hour)
@@ -533,7 +533,7 @@ def test_the_day_of_an_instant_is_the_local_day() -> None:
     assert Calendar("Asia/Kolkata").day_of(moment) == date(2024, 1, 16)
     # Its UTC hour began at 23:30 of the day before, and belongs to that day.
     kolkata = Calendar("Asia/Kolkata")
-    assert str(kolkata.parent(kolkata.hour(moment))) == "2024-01-15"
+    assert str(kolkata.parent(hour_of(moment))) == "2024-01-15"
 
 
 @pytest.mark.parametrize(
@@ -592,7 +592,7 @@ def test_a_period_closes_after_its_end_and_after_its_children(zone: str, grain: 
 @settings(deadline=None)
 def test_an_event_never_comes_after_its_periods_have_closed(moment: datetime) -> None:
     calendar = Calendar("Europe/Berlin")
-    closings = [calendar.closes_at(calendar.ancestor(calendar.hour(moment), grain)) for grain in Grain]
+    closings = [calendar.closes_at(calendar.ancestor(hour_of(moment), grain)) for grain in Grain]
     assert all(moment < closes for closes in closings)
     assert closings == sorted(closings)
 
@@ -602,13 +602,13 @@ def test_an_event_never_comes_after_its_periods_have_closed(moment: datetime) ->
 
 def test_a_naive_time_is_refused() -> None:
     with pytest.raises(InputError, match=r"2024-01-15T08:30:00 has no time zone; expected e\.g\."):
-        Calendar().hour(datetime.fromisoformat("2024-01-15T08:30:00"))
+        hour_of(datetime.fromisoformat("2024-01-15T08:30:00"))
 
 
 @pytest.mark.parametrize("year", [1, 1900, 2999, 9999])
 def test_a_time_outside_the_supported_years_is_refused(year: int) -> None:
     moment = datetime(year, 6, 1, tzinfo=UTC)
-    for look_up in (Calendar().hour, Calendar("Asia/Tokyo").day_of):
+    for look_up in (hour_of, Calendar("Asia/Tokyo").day_of):
         with pytest.raises(InputError, match="outside the years 1901 to 2998"):
             look_up(moment)
 
@@ -618,7 +618,7 @@ def test_a_time_outside_the_supported_years_is_refused(year: int) -> None:
 def test_the_hour_of_every_accepted_time_round_trips(moment: datetime, offset: int) -> None:
     """Even the last accepted times have valid names and ancestors in every zone."""
     calendar = Calendar("Pacific/Auckland")
-    hour = calendar.hour(moment.replace(tzinfo=timezone(timedelta(hours=offset))))
+    hour = hour_of(moment.replace(tzinfo=timezone(timedelta(hours=offset))))
     for grain in Grain:
         ancestor = calendar.ancestor(hour, grain)
         assert Period.parse(grain, ancestor.key) == ancestor

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.periods import Calendar, Grain, Period
+from memory_pipeline.domain.periods import Calendar, Grain, Period, hour_of
 from memory_pipeline.domain.retention import (
     PLANS,
     Duration,
@@ -227,7 +227,7 @@ def test_the_standard_plan_keeps_facts_for_a_year_and_preferences_forever(now: d
 
     def is_gone(kept: RetentionClass, days: int) -> bool:
         last = standard.last_expired(kept, now, calendar)
-        return last is not None and calendar.hour(now - timedelta(days=days)).key <= last.key
+        return last is not None and hour_of(now - timedelta(days=days)).key <= last.key
 
     assert (is_gone(RetentionClass.FACTS, 366), is_gone(RetentionClass.FACTS, 364)) == (True, False)
     assert (is_gone(RetentionClass.CONVERSATIONS, 31), is_gone(RetentionClass.CONVERSATIONS, 29)) == (True, False)

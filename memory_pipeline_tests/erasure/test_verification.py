@@ -19,6 +19,7 @@ from ulid import ULID
 from memory_pipeline import Memory
 from memory_pipeline.client.pipeline import run_all
 from memory_pipeline.domain.model_calls import Call, Purpose, Use
+from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import ErasureReport, forget, verify
@@ -375,7 +376,7 @@ def test_what_an_erased_subject_reads_later_is_no_remnant(root: str, models: Mod
     own = lake.scope("default", "default", "user:anna-71")
 
     def called(at: datetime) -> None:
-        use = Use(own, lake.calendar.hour(at))
+        use = Use(own, hour_of(at))
         lake.reading_calls.keep(
             [Call(str(ULID()), "r1", "k1", use, Purpose.READING, "openai/m", None, 1, 90, 9, 0.1, 0.5, "ok", at)]
         )

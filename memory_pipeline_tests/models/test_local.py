@@ -14,7 +14,7 @@ import pytest
 
 from memory_pipeline.configuration.model_settings import CrossEncoder, Embedding
 from memory_pipeline.domain.model_calls import Use
-from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.errors import ConfigurationError, ModelError
 from memory_pipeline.models import local
 from memory_pipeline.models.local import LocalCrossEncoder, LocalEmbedder
@@ -84,7 +84,7 @@ def test_the_vector_of_a_query_is_kept() -> None:
     first[:] = 0  # the caller's own
     assert embedder.embed(["where"])[0, 5] == 1
     assert model.asked == [["where"]]
-    embedder.embed(["where"], [Use(ACME, Calendar().hour(NOW))])  # the pipeline keeps vectors in rows
+    embedder.embed(["where"], [Use(ACME, hour_of(NOW))])  # the pipeline keeps vectors in rows
     assert len(model.asked) == 2
 
 

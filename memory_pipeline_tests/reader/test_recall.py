@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.model_calls import count_tokens
-from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period, hour_of
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS
@@ -201,7 +201,7 @@ def test_a_message_takes_the_place_of_the_points_of_its_day() -> None:
     assert choose([], points, CALENDAR, 70) == points
 
 
-hours = st.integers(0, 17_000).map(lambda hour: CALENDAR.hour(datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=hour)))
+hours = st.integers(0, 17_000).map(lambda hour: hour_of(datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=hour)))
 items = st.lists(
     st.tuples(hours, st.sampled_from(list(Grain)), st.floats(0, 9), st.text(max_size=80), st.integers(0, 5)),
     max_size=30,
@@ -252,7 +252,7 @@ def test_a_longer_budget_and_a_memory_of_no_worth_lose_no_better_fact(records: l
 
 
 def test_a_long_item_must_be_worth_its_tokens() -> None:
-    hours = [CALENDAR.hour(datetime(2024, 1, 1 + day, tzinfo=UTC)) for day in range(3)]
+    hours = [hour_of(datetime(2024, 1, 1 + day, tzinfo=UTC)) for day in range(3)]
     long, short, other = item(hours[0], 2.0, "x" * 600), item(hours[1], 1.5, "y"), item(hours[2], 1.4, "z")
     assert choose([long, short, other], [], CALENDAR, 155) == [short, other]
     much_better = replace(long, strength=5.0)

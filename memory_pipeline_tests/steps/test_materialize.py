@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period, hour_of
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.strict_json import parse_json
@@ -306,7 +306,7 @@ def test_a_conversation_of_many_hours_is_loaded_hour_by_hour(
         assert grain_status(lake, Grain.WORKING, START, NOW).pending == left
         assert list(journal_hours(lake, START, NOW)) == left
         tail = [fact for file in PendingJournal(lake, ACME).files().values() for fact in file.facts]
-        assert sorted({lake.calendar.hour(fact.event_at) for fact in tail}, key=str) == left
+        assert sorted({hour_of(fact.event_at) for fact in tail}, key=str) == left
         assert len(reader.search_memory("working", 0, 9_999, now=NOW)) == 4
     assert lake.storage.list("journal/pending") == []
     assert len(lake.journal.quarantined()) == 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import (
@@ -177,7 +177,7 @@ def test_lost_rows_added_by_an_agent_are_reported_and_left_unchanged(lake: Lake,
     writer = MemoryWriter(lake, OTHER)
     writer.graph.insert("Porto", "located_in", "Portugal", now=NOW)
     make_all(lake, models)
-    edited = Calendar().hour(NOW).key
+    edited = hour_of(NOW).key
     damage(file_of(lake, GRAPH_OPERATIONS, edited), "cut")
     damage(file_of(lake, GRAPH_OPERATIONS, "2024-01-16T08"), "cut")
     repair(lake, models, find_damage(lake))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.identity import EDIT, make_id
 from memory_pipeline.domain.messages import members_fields, ordered_at_in, recorded_scope, timestamp_of, users_in
-from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.words import is_unicode, spaced
 from memory_pipeline.domain.values import MAX_TURN, count_of, share_of
@@ -208,7 +208,7 @@ class Edit:
         changes = [(one.verb, one.subject, one.predicate, one.object) for one in operations]
         edit_id = make_id(
             EDIT,
-            Calendar().hour(at),
+            hour_of(at),
             *scope.ids,
             changes,
             confidence,
@@ -252,7 +252,7 @@ class Edit:
     @property
     def hour(self) -> Period:
         """The partition of the edit."""
-        return Calendar().hour(self.event_at)
+        return hour_of(self.event_at)
 
 
 def _term(name: str, value: object) -> str:

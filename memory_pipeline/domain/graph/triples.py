@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.domain.identity import GRAPH, digest_of_all, make_id
-from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.text.words import spaced, word_set
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def fold_operations(
             first = span.operations[0]
             identity = (source_id, label, span.target_id, begins.isoformat(), *first.message_ids[:1], first.place)
             hour = begins.replace(minute=0, second=0, microsecond=0)
-            period = hours.get(hour) or hours.setdefault(hour, Calendar().hour(begins))
+            period = hours.get(hour) or hours.setdefault(hour, hour_of(begins))
             ids[id(span)] = make_id(GRAPH, period, *scope.ids, *identity)
         triples += [span.triple(source_id, label, ids) for span in spans]
     return triples

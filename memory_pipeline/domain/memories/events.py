@@ -32,7 +32,7 @@ from memory_pipeline.domain.memories.record import (
     preference_key,
 )
 from memory_pipeline.domain.messages import members_fields, ordered_at_in, recorded_scope, timestamp_of, users_in
-from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import MAX_ID, Scope, label_of, optional_label
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
@@ -233,7 +233,7 @@ class MemoryEvent:
         if memory_id is None:
             memory_id = new_memory_id(scope, changes, event_at)
         event_id = make_id(
-            EVENT, Calendar().hour(event_at), *scope.ids, verb.value, memory_id, other_id,
+            EVENT, hour_of(event_at), *scope.ids, verb.value, memory_id, other_id,
             changes.to_record(), event_at.isoformat(), turn, place, editor, reason, list(evidence),
             *([] if ordered_at is None else [ordered_at.isoformat()]),
         )  # fmt: skip
@@ -313,7 +313,7 @@ class MemoryEvent:
     @property
     def hour(self) -> Period:
         """The partition of the event."""
-        return Calendar().hour(self.event_at)
+        return hour_of(self.event_at)
 
     @property
     def is_consolidation(self) -> bool:
@@ -347,7 +347,7 @@ def memory_reference(text: object) -> str:
 
 def new_memory_id(scope: Scope, changes: Changes, event_at: datetime) -> str:
     """Return the id of a new memory: a hash of scope, hour and match key."""
-    return make_id(MEMORY, Calendar().hour(event_at), *scope.ids, key_of(changes))
+    return make_id(MEMORY, hour_of(event_at), *scope.ids, key_of(changes))
 
 
 def key_of(said: Changes | DurableMemory) -> str:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.model_calls import Kind, Purpose, Usage
-from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.lake.calls.pending_calls import PendingCall, PendingCalls
 from memory_pipeline.lake.codec.calls import answer_to_row, call_to_row, row_to_answer
@@ -142,7 +142,7 @@ class Spending:
 
 
 def _hour(call: Call) -> str:
-    return Calendar().hour(call.called_at).key
+    return hour_of(call.called_at).key
 
 
 def _by_month(calls: Iterable[Call]) -> dict[tuple[_Key, str], Usage]:

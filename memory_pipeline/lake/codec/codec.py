@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _FEW = 30
 
 def hour_key(moment: datetime) -> str:
     """Return the key of the hour that contains a moment."""
-    return Calendar().hour(moment).key
+    return hour_of(moment).key
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN, Purpose, Trouble, Use, count_tokens
-from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import (
@@ -226,7 +226,7 @@ class _QueryModel(Question, Generic[_Answer]):
 
 def _use(executor: LlmExecutor, scope: Scope) -> Use:
     """Return the use of a call now. A read works on no partition, so the period is the hour of the call."""
-    return Use(scope, Calendar().hour(executor.clock()))
+    return Use(scope, hour_of(executor.clock()))
 
 
 def _in_time(model: Endpoint, work: Callable[[threading.Event], _Value]) -> _Value:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.identity import NOTHING, digest_of_all
-from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.periods import Grain, Period, hour_of
 from memory_pipeline.lake.codec.codec import Codec
 from memory_pipeline.lake.schemas import CONSOLIDATION
 from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET, MEMORIES_ASSET
@@ -167,7 +167,7 @@ checkpoint_to_row = _CHECKPOINTS.to_row
 
 def day_of(event: MemoryEvent, calendar: Calendar) -> Period:
     """Return the day in the lake's time zone to which an event belongs in the order of events."""
-    return calendar.ancestor(calendar.hour(event.placed_at), Grain.DAILY)
+    return calendar.ancestor(hour_of(event.placed_at), Grain.DAILY)
 
 
 def spans(happened: Mapping[Period, Collection[str]], through: Period) -> tuple[str, ...]:

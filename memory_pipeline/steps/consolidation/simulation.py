@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.memories.consolidation import consolidate, due, review_due
 from memory_pipeline.domain.memories.fold import Memories, apply_use, fold_events
 from memory_pipeline.domain.memories.record import Temperature
-from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.periods import Grain, hour_of
 from memory_pipeline.steps.consolidation.days import ConsolidationCheckpoint, parse_day, spans
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class AgentSimulation:
         if at is None:
             return None
         # A change due exactly at the end of a day belongs to that day.
-        night = self.calendar.ancestor(self.calendar.hour(at - _MOMENT), Grain.DAILY)
+        night = self.calendar.ancestor(hour_of(at - _MOMENT), Grain.DAILY)
         return max(night, earliest, key=_key)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period, hour_of
 from memory_pipeline.errors import InputError
 from memory_pipeline.steps.scheduling.request_log import (
     START_WITHIN,
@@ -54,7 +54,7 @@ def last_gate(calendar: Calendar, grain: Grain, now: datetime) -> datetime:
         accepted = ", ".join(SUMMARY_GRAINS)
         raise InputError(f"grain {grain} has no gates: hours are requested at once; accepted grains: {accepted}")
     span = min(finer, Grain.WEEKLY, key=lambda grain: grain.rank)
-    began = calendar.ancestor(calendar.hour(now - SETTLING), span)
+    began = calendar.ancestor(hour_of(now - SETTLING), span)
     return calendar.bounds(began)[0] + SETTLING
 
 

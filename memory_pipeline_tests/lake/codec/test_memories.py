@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.identity import make_id
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.memories.fold import Memories, fold_events
-from memory_pipeline.domain.periods import Calendar, Grain, Period
+from memory_pipeline.domain.periods import Grain, Period, hour_of
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.codec.memories import (
     consolidation_to_rows,
@@ -104,7 +104,7 @@ def test_memories_are_stored_as_the_expected_rows() -> None:
 
 @given(st.lists(st.integers(0, 10**6), unique=True, max_size=20), st.randoms(use_true_random=False))
 def test_the_digest_depends_on_the_set_of_events(numbers: list[int], chance: object) -> None:
-    ids = [make_id("event", Calendar().hour(NOON + timedelta(hours=number % 9)), number) for number in numbers]
+    ids = [make_id("event", hour_of(NOON + timedelta(hours=number % 9)), number) for number in numbers]
     digest = events_digest(ids)
     assert events_digest(ids[::-1]) == digest
     assert len({digest, events_digest([*ids, TEA.id])}) == 2

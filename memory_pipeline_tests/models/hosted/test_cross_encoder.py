@@ -10,7 +10,7 @@ import pytest
 
 from memory_pipeline.configuration import Configuration
 from memory_pipeline.domain.model_calls import Use, count_tokens
-from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.factory import ReadingModels, reading_models
 from memory_pipeline.models.hosted.query_models import CrossEncoderReranker
@@ -161,7 +161,7 @@ def test_tokens_and_cost_are_counted(server: OpenAIServer, model: str, more: str
     executor, endpoint = LlmExecutor(settings, None, lambda: NOW), settings.injection(ACME).cross_encoder
     for counts_tokens in (True, False):  # estimated, if the server does not report them
         server.counts_tokens = counts_tokens
-        answer = executor.rerank(endpoint, PROMPT, TEXTS, Use(ACME, Calendar().hour(NOW)))
+        answer = executor.rerank(endpoint, PROMPT, TEXTS, Use(ACME, hour_of(NOW)))
         asked = count_tokens("".join([PROMPT, *TEXTS]))
         assert answer.tokens_in == (asked if counts_tokens else sum(map(count_tokens, [PROMPT, *TEXTS])))
         if counts_tokens:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period, hour_of
 from memory_pipeline.errors import InputError
 from memory_pipeline.steps.scheduling.scheduler import SETTLING, has_passed, last_gate, settled_at
 
@@ -63,7 +63,7 @@ def test_a_period_is_due_at_the_first_check_after_it_has_settled(
 ) -> None:
     """Checks may be rare. The first check after the period has settled finds it."""
     calendar = Calendar(zone)
-    period = calendar.ancestor(calendar.hour(now), grain)
+    period = calendar.ancestor(hour_of(now), grain)
     settled = settled_at(calendar, period)
     early, late = settled - timedelta(seconds=before + 1), settled + timedelta(seconds=after)
     assert settled == calendar.closes_at(period) + SETTLING

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.periods import Calendar, Grain, Period
+from memory_pipeline.domain.periods import Calendar, Grain, Period, hour_of
 from memory_pipeline.steps.scheduling.request_log import Attempts, RequestOutcome, blocks, read_periods, written
 from memory_pipeline_tests.effort import examples
 
@@ -20,7 +20,7 @@ FAILED, DONE = (RequestOutcome.FAILED, "no such table"), (RequestOutcome.DONE, "
 
 
 def hours(*numbers: int) -> list[Period]:
-    return [Calendar().hour(FIRST + timedelta(hours=number)) for number in numbers]
+    return [hour_of(FIRST + timedelta(hours=number)) for number in numbers]
 
 
 def again(attempts: Attempts) -> Attempts:
