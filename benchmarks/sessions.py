@@ -77,8 +77,8 @@ def _shared(root: str, count: int) -> Table:
     list(run_all(lake, default_models(), datetime.now(UTC)))
     own = MemoryReader.open(root, workspace_id=WORKSPACE, agent_id=agent_name(0))
     for number in range(20):
-        writer.share_with_agent(f"other {number}")
-    writer.share_with_agent("asking")
+        writer.grant(f"other {number}")
+    writer.grant("asking")
     shared = MemoryReader.open(root, workspace_id=WORKSPACE, agent_id=agent_name(0), on_behalf_of="asking")
     questions = [query(random.Random(number)) for number in range(count)]
     ways = {"own memory": own, "under a grant, logged": shared}

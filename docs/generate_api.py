@@ -18,7 +18,7 @@ from memory_pipeline import AsyncMemory, ContextWindow, Memory, errors
 from memory_pipeline.client.conversations import Conversation, Conversations
 from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.listing import Page
-from memory_pipeline.client.sharing import AgentAccess
+from memory_pipeline.client.sharing import AgentAccess, Pool
 from memory_pipeline.client.tiers import TierStatistics, TierValue
 from memory_pipeline.domain.access import AccessEvent
 from memory_pipeline.domain.fields import RECORDS
@@ -31,7 +31,6 @@ from memory_pipeline.sessions.views import (
     PoolStatistics,
     ScratchPad,
     SessionMemory,
-    SharedPool,
     ShortTermEntry,
     ShortTermMemory,
 )
@@ -59,7 +58,7 @@ _MAIN = {
     SessionMemory: 'memory.session("s1")',
     ShortTermMemory: 'memory.session("s1").short_term',
     ScratchPad: 'memory.session("s1").scratch_pad',
-    SharedPool: 'memory.pool("board")',
+    Pool: 'memory.pool("board")',
     Contexts: "memory.contexts",
     AgentAccess: 'memory.of_agent("planner")',
     MemoryReader: "from memory_pipeline.reader import MemoryReader",
@@ -141,7 +140,8 @@ def _public(cls: type) -> list[tuple[str, Any]]:
     found: dict[str, Any] = {}
     for base in filter(_is_ours, cls.__mro__):
         found = {**found, **{name: member for name, member in vars(base).items() if name not in found}}
-    return [(name, member) for name, member in found.items() if not name.startswith("_")]
+    # An old name of a method is not listed.
+    return [(name, one) for name, one in found.items() if name[0] != "_" and getattr(one, "__name__", name) == name]
 
 
 def _is_ours(cls: type) -> bool:

@@ -45,7 +45,7 @@ def share(
         context: one context, in place of the whole memory.
         level: read; write, to change durable memories too; or admin, to share the memory with others too.
     """
-    _own(agent).share_with_agent(to, agent.user_id, level, team=team, context=context)
+    _own(agent).grant(to, agent.user_id, level, team=team, context=context)
     who, what = to or f"team {team}", "the memory" if context is None else f"context {context}"
     record: dict[str, object] = {"to": to, "team": team, "context": context, "level": level}
     echo(record, [f"{who} has access to {what} of {agent}: {level}"], as_json=as_json)

@@ -75,13 +75,17 @@ class AsyncMemory:
     read = _awaited(Memory.read)
     write = _awaited(Memory.write)
     stats = _awaited(Memory.stats)
+    consolidate = _awaited(Memory.consolidate)
     share_with_agent = _awaited(Memory.share_with_agent)
+    grant = _awaited(Memory.grant)
+    accessible_by = _awaited(Memory.accessible_by)
     revoke = _awaited(Memory.revoke)
     grants = _awaited(Memory.grants)
     access_history = _awaited(Memory.access_history)
     add_to_team = _awaited(Memory.add_to_team)
     remove_from_team = _awaited(Memory.remove_from_team)
     retrieve_shared = _awaited(Memory.retrieve_shared)
+    search_shared = _awaited(Memory.search_shared)
 
     def of_agent(self, agent: str, user_id: str | None = None) -> AsyncAgentAccess:
         """Return what another agent shares, with methods to await; see :meth:`Memory.of_agent`."""

@@ -13,7 +13,6 @@ from memory_pipeline.client.conversations import Conversations
 from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.listing import Page, listed
 from memory_pipeline.client.opened import clock
-from memory_pipeline.client.sharing import SharedMemory
 from memory_pipeline.client.tiers import LONG_TERM, TieredMemory, tiers_of
 from memory_pipeline.domain.chat_messages import answer_in, as_mapping
 from memory_pipeline.domain.fields import ConversationFilters, check_names
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     Results = list[RunResult | ConsolidationReport | Promotion]
 
 
-class Memory(TieredMemory, SharedMemory):
+class Memory(TieredMemory):
     """The memory of a user, or of an agent without users: add, search, and get the context for a prompt.
 
     ::

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from memory_pipeline.client.opened import OpenedMemory
-from memory_pipeline.domain.access import AccessLevel, denial, is_member
+from memory_pipeline.domain.access import EVERYONE, POOL, AccessLevel, denial, is_member
 from memory_pipeline.domain.fields import ConversationFilters, check_names
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.sessions import DEFAULT_NAME, pool_container
-from memory_pipeline.errors import AccessDeniedError, shown
+from memory_pipeline.errors import AccessDeniedError, InputError, shown
 from memory_pipeline.search.arguments import MAX_DAYS_AGO
 from memory_pipeline.sessions.store import session_store
 from memory_pipeline.sessions.views import SharedPool
@@ -27,6 +27,78 @@ if TYPE_CHECKING:
     from memory_pipeline.search.searcher import Hits
     from memory_pipeline.writer import GrantedWriter
     from memory_pipeline.writer.sharing import Shareable
+
+
+class Pool(SharedPool):
+    """A :class:`~memory_pipeline.sessions.views.SharedPool`, and who may use it.
+
+    A pool of the type ``agent_private`` is its agent's alone, until :meth:`grant` lets others use it, each by
+    ``memory.of_agent(owner).pool(name)``. Without a grant, or after :meth:`revoke`, each method of theirs raises
+    AccessDeniedError. The arguments of :meth:`Memory.pool` decide who uses the pools of other types.
+    """
+
+    def __init__(self, owner: AccessWriter | None, *pool: Any) -> None:
+        """`owner` shares the memory of which this is a private pool; None of a pool of another type or scope."""
+        super().__init__(*pool)
+        self._owner = owner
+        self._context = f"{POOL}{self.name}"
+
+    def grant(
+        self,
+        agent: str | None = None,
+        level: AccessLevel | str = AccessLevel.READ,
+        *,
+        team: str | None = None,
+        now: When | None = None,
+    ) -> None:
+        """Let another agent of the workspace, or a team of agents, use this private pool.
+
+        Args:
+            agent: the agent that gets access; or name a `team`.
+            level: ``read``; ``write``, to change and clear it too; or ``admin``, to share it with others too.
+            team: a team that this agent keeps.
+            now: the time of the grant.
+
+        Raises:
+            InputError: an argument is invalid, or the pool is of another type.
+        """
+        self._access.grant(agent, level=level, team=team, context=self._context, now=now)
+
+    def revoke(self, agent: str | None = None, *, team: str | None = None, now: When | None = None) -> bool:
+        """Take back what :meth:`grant` gave; return whether it had access. A grant of the whole memory stays.
+
+        Raises:
+            InputError: as for :meth:`grant`.
+        """
+        return self._access.revoke(agent, team=team, context=self._context, now=now)
+
+    def public_read(self, is_public: bool = True, *, now: When | None = None) -> None:
+        """Let all agents of the workspace read this private pool, or end that. They can neither write nor clear it.
+
+        Raises:
+            InputError: the pool is of another type.
+        """
+        if is_public:
+            self.grant(EVERYONE, now=now)
+        else:
+            self.revoke(EVERYONE, now=now)
+
+    def accessible_by(self, agent: str, level: AccessLevel | str = AccessLevel.READ) -> bool:
+        """Return whether an agent of the workspace may use this private pool at a level.
+
+        Raises:
+            InputError: as for :meth:`grant`.
+        """
+        return self._access.accessible_by(agent, level, context=self._context)
+
+    @property
+    def _access(self) -> AccessWriter:
+        if self._owner is None:
+            raise InputError(
+                f"pool {shown(self.name)} has no grants: its type {self.type} and its scope decide who uses it; only a "
+                "pool of the type agent_private, with its own scope, has them"
+            )
+        return self._owner
 
 
 class AgentAccess:
@@ -59,12 +131,12 @@ class AgentAccess:
         """Its contexts. A grant of one context opens this one, and nothing else."""
         return self.writer.contexts
 
-    def pool(self, name: str = DEFAULT_NAME, *, team: str | None = None) -> SharedPool:
+    def pool(self, name: str = DEFAULT_NAME, *, team: str | None = None) -> Pool:
         """Return a pool of the agent or of its user: a private one, or that of a team.
 
-        Each call of a method of a private pool needs a grant: to read of the level ``read``, else ``write``. Each call
-        of a method of a team's pool needs to be in the team, and for the pool of a user to work for this user, or a
-        grant of the user's memory.
+        Each call of a method of a private pool needs a grant of the pool or of the whole memory: to read of the level
+        ``read``, else ``write``. Each call of a method of a team's pool needs to be in the team, and for the pool of a
+        user to work for this user, or a grant of the user's memory.
 
         Raises:
             InputError: an argument is invalid.
@@ -77,15 +149,16 @@ class AgentAccess:
         )
         if not self._lake.exists and self._asking != owner.own:  # it is not made for a stranger
             raise denial(self._asking, AccessLevel.READ, owner.own, self._user_id)
-        entries = session_store(self._lake).entries(container).guarded(partial(self._require, team))
-        return SharedPool(entries, lambda: datetime.now(UTC), name, kind, None)
+        entries = session_store(self._lake).entries(container).guarded(partial(self._require, name, team))
+        return Pool(None if team else self.writer, entries, lambda: datetime.now(UTC), name, kind, None)
 
-    def _require(self, team: str | None, is_write: bool) -> None:
+    def _require(self, name: str, team: str | None, is_write: bool) -> None:
         """Raise AccessDeniedError if the agent may not use a pool. Its use is logged."""
         operation, level = ("pool.write", AccessLevel.WRITE) if is_write else ("pool.read", AccessLevel.READ)
         target, asking, log = self.writer.scope, self._asking, self._lake.access_log
         if team is None or self._user_id not in {None, self._asking_user}:
-            grant = require_grant(self._lake, asking, level, target, self._user_id, operation)
+            label = f"{POOL}{name}" if team is None else None
+            grant = require_grant(self._lake, asking, level, target, self._user_id, operation, label)
             if grant is not None:
                 note_use(self._lake, asking, target, operation, grant, (), 0)
         if team is None or asking == target.own:
@@ -127,7 +200,7 @@ class SharedMemory(OpenedMemory, AccessWriter):
         writer = MemoryWriter(self.lake, self._scope).of_agent(agent, user_id)
         return AgentAccess(self.lake, self._scope, self.user_id, self.reader.of_agent(agent, user_id), writer, user_id)
 
-    def retrieve_shared(
+    def search_shared(
         self,
         query: str,
         agent: str,

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, wraps
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
-from memory_pipeline.client.opened import OpenedMemory, clock
+from memory_pipeline.client.opened import clock
+from memory_pipeline.client.sharing import Pool, SharedMemory
 from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import label_of, user_identity
 from memory_pipeline.domain.sessions import (
     DEFAULT_NAME,
+    DEFAULT_TTL,
     RUN_POOL_TYPES,
+    SHARED_BY,
     TOLD,
     Container,
     EntryKind,
@@ -28,19 +31,39 @@ from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.search.searcher import Hit
 from memory_pipeline.sessions.store import SessionStore, existing_stores, session_store
-from memory_pipeline.sessions.views import RUN_POOL_TTL, SessionMemory, SharedPool
+from memory_pipeline.sessions.views import RUN_POOL_TTL, KeyValues, SessionMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence, Set
 
     from memory_pipeline.domain.periods import When
     from memory_pipeline.sessions.store import StoredEntry
+    from memory_pipeline.sessions.views import Ttl
+    from memory_pipeline.steps.promotion import Promotion
 
 SESSION, SHORT_TERM, LONG_TERM, SHARED = TIERS = ("session", "short_term", "long_term", "shared")
 #: Session state has at most this share of the results of a search.
 _SHARE: Final = 2
 #: A name of a durable memory has at most this many characters.
 _LONGEST_NAME: Final = 100
+
+
+_Method = TypeVar("_Method", bound="Callable[..., Any]")
+
+
+def _or_else(earlier: str, is_earlier: Callable[[Sequence[object], Set[str]], object]) -> Callable[[_Method], _Method]:
+    """Accept the arguments that a method had before: those of the method with the name `earlier`."""
+
+    def declared(method: _Method) -> _Method:
+        @wraps(method)
+        def call(self: TieredMemory, *given: Any, **named: Any) -> Any:
+            if is_earlier(given, named.keys()):
+                return getattr(self, earlier)(*given, **named)
+            return method(self, *given, **named)
+
+        return cast("_Method", call)
+
+    return declared
 
 
 class TierValue(NamedTuple):
@@ -58,7 +81,7 @@ class TierStatistics(NamedTuple):
     accesses: int = 0
 
 
-class TieredMemory(OpenedMemory):
+class TieredMemory(SharedMemory):
     """The part of :class:`memory_pipeline.Memory` for sessions, pools and all tiers together."""
 
     @cached_property
@@ -110,7 +133,7 @@ class TieredMemory(OpenedMemory):
         team: str | None = None,
         task: str | None = None,
         run: str | None = None,
-    ) -> SharedPool:
+    ) -> Pool:
         """Return a pool: values that several agents of the workspace read and write, with one version.
 
         By default all agents that work for this user see it; without a user, all agents that work for none.
@@ -134,19 +157,81 @@ class TieredMemory(OpenedMemory):
         workspace_id, agent_id, _ = self._owner
         container = pool_container(workspace_id, agent_id, self.user_id, name, kind, scope, team, task, run)
         ttl = RUN_POOL_TTL if container.kind is EntryKind.RUN_POOL else None
-        return SharedPool(self._sessions.entries(container), clock, name, kind, ttl)
+        owner = self if kind == "agent_private" and scope in {None, "agent"} else None
+        return Pool(owner, self._sessions.entries(container), clock, name, kind, ttl)
+
+    def workflow_memory(self, run: str, name: str = DEFAULT_NAME) -> Pool:
+        """Return the memory of a run of a workflow: the pool of the type ``shared_memory`` that it alone sees.
+
+        It is ``pool(name, run=run)``: all agents that name the run read and write it, for the same user.
+        """
+        return self.pool(name, run=run)
+
+    @_or_else("grant", lambda given, names: len(given) < 3 and "value" not in names)
+    def share_with_agent(
+        self, agent: str, key: str, value: object, *, ttl: Ttl = DEFAULT_TTL, now: When | None = None
+    ) -> int:
+        """Share one value with another agent of the workspace, which works for the same user; return its version.
+
+        Only this agent reads it, by :meth:`retrieve_shared`. To share a whole memory, see :meth:`grant`.
+
+        Args:
+            agent: the agent that gets the value.
+            key: a text of 1 to 256 characters without control characters.
+            value: any JSON up to 1 MB; it replaces the one that was shared under the key.
+            ttl: time to live, in seconds or as a timedelta, at most a day.
+            now: the current time.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
+        return self._shared_values(agent, self._owner[1]).store(key, value, ttl=ttl, now=now)
+
+    @_or_else(
+        "search_shared", lambda given, names: names - {"agent", "key", "default", "now"} or ("agent" in names and given)
+    )
+    def retrieve_shared(self, agent: str, key: str, default: Any = None, *, now: When | None = None) -> Any:
+        """Return the value that another agent shared with this one by :meth:`share_with_agent`, or `default`.
+
+        To search a whole memory that another agent shares, see :meth:`search_shared`.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
+        return self._shared_values(self._owner[1], agent).retrieve(key, default, now=now)
+
+    def _shared_values(self, agent: str, by: str) -> KeyValues:
+        """Return the values that an agent got from another one."""
+        workspace_id, _, identity = self._owner
+        of_agent = label_of("agent", agent), identity, EntryKind.VALUE, label_of("agent", by), SHARED_BY
+        return KeyValues(self._sessions.entries(Container(workspace_id, *of_agent)), clock)
 
     def read(
-        self, key: str, *, session_id: str = DEFAULT_NAME, pool: str = DEFAULT_NAME, now: When | None = None
+        self,
+        key: str,
+        *,
+        tier: str | None = None,
+        session_id: str = DEFAULT_NAME,
+        pool: str = DEFAULT_NAME,
+        now: When | None = None,
     ) -> TierValue | None:
         """Return the value of a key with the tier that has it, or None.
 
         The fastest tier answers: the session, its short-term entries, long-term memory, the shared pool. Long-term
         memory has what was written there by :meth:`write`, and what became of short-term entries.
 
+        Args:
+            key: the key.
+            tier: ask only this tier: ``session``, ``short_term``, ``long_term`` or ``shared``.
+            session_id: the session.
+            pool: the name of the shared pool.
+            now: the current time.
+
         Raises:
-            InputError: an argument is invalid.
+            InputError: an argument is invalid, or the tier is unknown.
         """
+        if tier is not None:
+            tiers_of([tier])
         session = self.session(session_id)
         missing = object()
         looks: dict[str, Callable[[], object]] = {
@@ -155,10 +240,9 @@ class TieredMemory(OpenedMemory):
             LONG_TERM: lambda: self._long_term(key, missing, now),
             SHARED: lambda: self.pool(pool).read(key, missing, now=now),
         }
-        for tier, look in looks.items():
-            value = look()
-            if value is not missing:
-                return TierValue(tier, value)
+        for name, look in looks.items():
+            if tier in {None, name} and (value := look()) is not missing:
+                return TierValue(name, value)
         return None
 
     def write(
@@ -169,25 +253,56 @@ class TieredMemory(OpenedMemory):
         tier: str = "session",
         session_id: str = DEFAULT_NAME,
         pool: str = DEFAULT_NAME,
+        ttl: Ttl | None = None,
+        type: str | None = None,  # noqa: A002  # as users call it
         now: When | None = None,
     ) -> None:
-        """Write a value to a tier: ``session``, ``short_term``, ``long_term`` or ``shared``.
+        """Write a value to a tier.
 
-        Values in sessions live for an hour. A key in long-term memory has at most 100 characters, its value 20,000.
+        Args:
+            key: a text of 1 to 256 characters; for long-term memory, at most 100.
+            value: any JSON up to 1 MB; for long-term memory, at most 20,000 characters.
+            tier: ``session``, ``short_term``, ``long_term`` or ``shared``.
+            session_id: the session.
+            pool: the name of the shared pool.
+            ttl: time to live, in seconds or as a timedelta. By default, values in sessions live for an hour, and a pool
+                as before. Long-term memory does not expire.
+            type: of a short-term entry: task_context, conversation, tool_result, reflection or observation.
+            now: the current time.
 
         Raises:
             InputError: an argument is invalid, or the tier is unknown.
         """
+        if ttl is not None and tier == LONG_TERM:
+            raise InputError(f"ttl {shown(ttl)} is not accepted: the tier long_term does not expire; leave it out")
+        if type is not None and tier != SHORT_TERM:
+            raise InputError(f"type {shown(type)} belongs to entries of the tier short_term; leave it out")
+        given: dict[str, Any] = {"ttl": ttl, "type": type, "now": now}
+        given = {name: one for name, one in given.items() if one is not None}
         if tier == SESSION:
-            self.session(session_id).store(key, value, now=now)
+            self.session(session_id).store(key, value, **given)
         elif tier == SHORT_TERM:
-            self.session(session_id).short_term.store(key, value, now=now)
+            self.session(session_id).short_term.store(key, value, **given)
         elif tier == LONG_TERM:
-            self.writer.set_preference(self._named, key, value, now=now)
+            self.writer.set_preference(self._named, key, value, **given)
         elif tier == SHARED:
-            self.pool(pool).write(key, value, now=now)
+            self.pool(pool).write(key, value, **given)
         else:
             raise _unknown(tier)
+
+    def consolidate(self, session_id: str = DEFAULT_NAME, *, now: When | None = None) -> Promotion:
+        """Make durable memories of the short-term entries of a session that were read three times or more, now.
+
+        :meth:`run` does so when they expire. Return how many were promoted, and why durable memory refused others.
+        Those stay, as do entries that were read less.
+
+        Raises:
+            InputError: the id is invalid.
+        """
+        from memory_pipeline.steps.promotion import promote
+
+        session = Container(*self._owner, EntryKind.SHORT_TERM, label_of("session_id", session_id))
+        return promote(self.lake, self.lake.calendar.moment("now", now or clock()), session)
 
     def stats(self, *, now: When | None = None) -> dict[str, TierStatistics]:
         """Return the number of entries of each tier, their size in bytes, and how often they were read.
@@ -249,7 +364,7 @@ class TieredMemory(OpenedMemory):
                 elif container.section == TOLD:  # copies of long-term memory
                     continue
                 elif container.agent_id == agent_id and container.kind is EntryKind.VALUE:
-                    yield SESSION, stored
+                    yield SHARED if container.section == SHARED_BY else SESSION, stored
                 elif container.agent_id == agent_id and container.kind is EntryKind.SHORT_TERM:
                     yield SHORT_TERM, stored
 

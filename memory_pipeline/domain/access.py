@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: In place of an agent: all agents of the workspace. They may only read.
 EVERYONE: Final = "*"
+#: A grant whose context begins so is limited to the private pool with the rest as its name.
+POOL: Final = "pool:"
 
 
 class AccessLevel(StrEnum):
@@ -278,5 +280,5 @@ def denial(
     needed = "" if level is AccessLevel.READ else f" with the level {level}"
     return AccessDeniedError(
         f"agent {shown(agent.agent_id)} may not {action} {what}{user} of agent {shown(owner.agent_id)}; that agent "
-        f"grants access{needed} with share_with_agent, or `memory-pipeline share`"
+        f"grants access{needed} with grant, or `memory-pipeline share`"
     )

@@ -37,6 +37,8 @@ DEFAULT_NAME: Final = "default"
 
 #: The part of a session with the context that its conversation was given. It quotes other conversations.
 TOLD: Final = "told"
+#: The part with the values that another agent shared with this one. Its id is in the place of a session's.
+SHARED_BY: Final = "shared_by"
 
 SHORT_TERM_TYPES: Final = ("task_context", "conversation", "tool_result", "reflection", "observation")
 #: Types of pools, each with the scope that it has by default.
@@ -73,7 +75,7 @@ class Container:
         agent_id: the agent, or the one that keeps the team; empty if all agents of the workspace may see it.
         identity: ``user:`` and an id; empty for the agents themselves.
         kind: the kind of its entries.
-        space: the id of the session, or the name of the pool.
+        space: the id of the session, the name of the pool, or the agent that shared the values.
         section: a part of a session; of a pool its type, its scope and the team or task, or its type and run, as JSON.
     """
 

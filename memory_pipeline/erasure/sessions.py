@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from memory_pipeline.domain.scopes import user_identity
-from memory_pipeline.domain.sessions import TOLD, Container, EntryKind, json_of, micros_of, searchable
+from memory_pipeline.domain.sessions import SHARED_BY, TOLD, Container, EntryKind, json_of, micros_of, searchable
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.erasure.subject_matcher import PersonMentions
 from memory_pipeline.sessions.saved import delete_saved
@@ -98,7 +98,8 @@ def _is_copy_of(record: Mapping[str, Any], subject: Subject, at: datetime) -> bo
 
 def _is_of(subject: Subject, container: Container, text: str) -> bool:
     """Return whether an entry of the subject's workspace belongs to the subject. `text` is what it says."""
-    if subject.agent_id not in {None, container.agent_id}:
+    is_shared = container.section == SHARED_BY and container.kind is EntryKind.VALUE
+    if subject.agent_id not in {None, container.agent_id, *([container.space] if is_shared else [])}:
         return False
     if container.kind is EntryKind.VALUE and container.section == TOLD:
         return True  # it may quote any memory; the conversation is told again
@@ -106,7 +107,7 @@ def _is_of(subject: Subject, container: Container, text: str) -> bool:
         case SubjectKind.AGENT:
             return True
         case SubjectKind.CONVERSATION:  # the session of the same id
-            is_session = container.kind in {EntryKind.VALUE, EntryKind.SHORT_TERM}
+            is_session = not container.kind.is_pool and not is_shared
             is_own = subject.identity in {None, container.identity}
             return is_session and is_own and container.space == subject.conversation_id
         case SubjectKind.PERSON:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from memory_pipeline.domain.access import AccessLevel
+from memory_pipeline.domain.access import POOL, AccessLevel
 from memory_pipeline.domain.memories.events import AGENT, Changes, MemoryVerb
 from memory_pipeline.domain.memories.record import CONTEXTS, ContextType, DurableMemory, Status
 from memory_pipeline.domain.scopes import label_of
@@ -124,7 +124,7 @@ class Contexts:
         """
         self._may_write("create", name)
         kind, known = one_of(ContextType, "type", type), self._memory(name)
-        if name == CONTEXTS:
+        if name == CONTEXTS or name.startswith(POOL):
             raise InputError(f"name {shown(name)} is reserved; choose another one")
         if not isinstance(description, str | None):
             raise InputError(f"description {shown(description)} is not a text")

@@ -161,9 +161,10 @@ class KeyValues(_Keyed):
 class ScratchPad:
     """Notes of a session, in the order in which they were made. They expire together."""
 
-    def __init__(self, entries: Entries, clock: Clock) -> None:
+    def __init__(self, entries: Entries, clock: Clock, key: str = _PAD) -> None:
         self._entries = entries
         self._clock = clock
+        self._key = key
 
     def append(self, note: object, *, ttl: Ttl = DEFAULT_TTL, now: When | None = None) -> int:
         """Append a note, any JSON; return the version of the pad. All notes live for `ttl` more.
@@ -172,14 +173,14 @@ class ScratchPad:
             InputError: an argument is invalid, or the notes have more than 1 MB together.
         """
         text, at = json_of(note), _micros(now, self._clock)
-        version = self._entries.append(_PAD, text, at + micros_of_ttl(ttl), at)
+        version = self._entries.append(self._key, text, at + micros_of_ttl(ttl), at)
         if version is None:
-            raise InputError("the scratch pad is full: it takes 1,000,000 characters as JSON; clear it first")
+            raise InputError(f"the {self._key} is full: it takes 1,000,000 characters as JSON; clear it first")
         return version
 
     def read(self, *, now: When | None = None) -> list[Any]:
         """Return all notes, oldest first."""
-        entry = self._entries.get(_PAD, _micros(now, self._clock))
+        entry = self._entries.get(self._key, _micros(now, self._clock))
         return [] if entry is None else list(json.loads(entry.value))
 
     def clear(self, *, now: When | None = None) -> int:
@@ -282,10 +283,31 @@ class SessionMemory(KeyValues):
             KeyValues(self._parts[name], clock) for name in _SECTIONS
         )
         self.scratch_pad = ScratchPad(self._parts[_PAD], clock)
+        self._said = ScratchPad(self._parts["conversation_context"], clock, "conversation")
         self.told = KeyValues(entries(TOLD), clock)
         self._short_term = entries("", EntryKind.SHORT_TERM)
         self.short_term = ShortTermMemory(self._short_term, clock)
         self._container, self._storage = container, storage
+
+    def append_to_conversation(self, message: object, *, ttl: Ttl = DEFAULT_TTL, now: When | None = None) -> int:
+        """Append a message, any JSON, to the list ``conversation`` of the `conversation_context`; return its version.
+
+        All messages live for `ttl` more. They are state of the session: what a user said is stored by
+        :meth:`memory_pipeline.Memory.add`.
+
+        Raises:
+            InputError: an argument is invalid, or the messages have more than 1 MB together.
+        """
+        return self._said.append(message, ttl=ttl, now=now)
+
+    def store_scratch_pad(self, note: object, *, ttl: Ttl = DEFAULT_TTL, now: When | None = None) -> int:
+        """Store a note, any JSON, in place of all notes of the `scratch_pad`; return the version of the pad.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
+        text, at = json_of([note]), _micros(now, self._clock)
+        return self._parts[_PAD].put(_PAD, text, at + micros_of_ttl(ttl), at)
 
     def clear(self, *, now: When | None = None) -> int:
         """Remove all values of all parts and the scratch pad; return how many there were. Short-term entries stay.

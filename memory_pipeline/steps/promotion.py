@@ -56,8 +56,10 @@ class Promotion:
     reasons: tuple[str, ...] = ()
 
 
-def promote(lake: Lake, now: datetime) -> Promotion:
+def promote(lake: Lake, now: datetime, session: Container | None = None) -> Promotion:
     """Promote expired short-term entries with three accesses or more; delete other expired entries.
+
+    Of the short-term entries of one `session`, promote also those that have not expired, and delete no others.
 
     An entry that durable memory refuses, because it is too long or its kind is not allowed, stays. It is promoted when
     the configuration allows it, and gone when its key is stored or removed again. Safe to repeat, to interrupt and to
@@ -72,17 +74,19 @@ def promote(lake: Lake, now: datetime) -> Promotion:
     at = micros_of(now)
     for store in existing_stores(lake):
         used: dict[Container, list[Entry]] = defaultdict(list)
-        for container, entry in store.stored(is_used=True, expired_at=at):
-            used[container].append(entry)
+        for container, entry in store.stored(is_used=True, expired_at=at if session is None else None):
+            if session in {None, container}:
+                used[container].append(entry)
         for container, entries in used.items():
             done, refused = _remember(lake, container, entries, now)
             promoted += store.delete(done, changed=False)
             reasons += refused
-        expired += store.delete_expired(at)
+        expired += store.delete_expired(at) if session is None else 0
         usage = store.usage()
         left_entries += usage.entries
         left_bytes += usage.bytes
-    delete_saved(lake.storage, lambda record: is_expired(record, at))
+    if session is None:
+        delete_saved(lake.storage, lambda record: is_expired(record, at))
     return Promotion(promoted, len(reasons), expired, left_entries, left_bytes, tuple(reasons))
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from memory_pipeline.domain.access import AccessEvent, AccessLevel, AccessVerb, decide, denial, fold_access
+from memory_pipeline.domain.access import POOL, AccessEvent, AccessLevel, AccessVerb, decide, denial, fold_access
 from memory_pipeline.domain.memories.events import AGENT, MemoryVerb
-from memory_pipeline.domain.scopes import label_of, user_identity
+from memory_pipeline.domain.scopes import Scope, label_of, user_identity
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.access_log import ids_in
 from memory_pipeline.lake.journal import placed_after
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from datetime import date
 
     from memory_pipeline.domain.periods import When
-    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
 
 
@@ -47,11 +46,11 @@ class AccessWriter:
     def _shareable(self) -> Shareable:
         """The memory that is shared."""
 
-    def share_with_agent(
+    def grant(
         self,
         agent: str | None = None,
         user_id: str | None = None,
-        level: str = AccessLevel.READ,
+        level: AccessLevel | str = AccessLevel.READ,
         *,
         team: str | None = None,
         context: str | None = None,
@@ -69,7 +68,7 @@ class AccessWriter:
             level: ``read``; ``write``, to change durable memories too; or ``admin``, to share it with others too.
             team: a team that this agent keeps; see :meth:`add_to_team`. Its later members get access too.
             context: the context that is shared, in place of the whole memory. Those with a grant of it are its members:
-                ``grants(context=…)`` lists them.
+                ``grants(context=…)`` lists them. ``pool:`` and a name shares a private pool.
             now: the time of the grant.
 
         Raises:
@@ -78,6 +77,9 @@ class AccessWriter:
         """
         scope, rank = self._shared(user_id, context), AccessLevel.parse(level)
         self._change(AccessVerb.GRANT, agent, team, scope, rank, now, context)
+
+    if not TYPE_CHECKING:  # the old name: accepted, and not listed
+        share_with_agent = grant
 
     def revoke(
         self,
@@ -95,9 +97,35 @@ class AccessWriter:
         are left. Of a grant and a revoke at the same time that do not know of each other, the revoke counts.
 
         Raises:
-            InputError: as for :meth:`share_with_agent`.
+            InputError: as for :meth:`grant`.
         """
         return self._change(AccessVerb.REVOKE, agent, team, self._shared(user_id, context), None, now, context)
+
+    def accessible_by(
+        self,
+        agent: str,
+        level: AccessLevel | str = AccessLevel.READ,
+        *,
+        user_id: str | None = None,
+        context: str | None = None,
+    ) -> bool:
+        """Return whether an agent of the workspace may use this memory, or one context of it, at a level.
+
+        Args:
+            agent: the agent; ``*`` is any agent of the workspace.
+            level: ``read``, ``write`` or ``admin``.
+            user_id: the user whose memory it is; see :meth:`grant`.
+            context: the context; see :meth:`grant`.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
+        lake, _, _, by = self._shareable
+        scope = self._shared(user_id, context)
+        if by is not None and by.agent_id != agent:
+            require_grant(lake, by, AccessLevel.ADMIN, scope, scope.user_id, "accessible_by", context)
+        asking = Scope(scope.workspace_id, agent)
+        return decide(asking, AccessLevel.parse(level), scope, lake.access.state(scope), context).is_allowed
 
     def add_to_team(self, team: str, agent: str, *, now: When | None = None) -> None:
         """Add an agent to a team: it gets the access that this agent gave to the team.
@@ -168,14 +196,14 @@ class AccessWriter:
         lake, _, _, by = self._shareable
         if by is not None and verb.is_of_team:
             raise InputError(f"the teams of agent {shown(scope.agent_id)} are kept by this agent alone")
-        operation = "share_with_agent" if verb is AccessVerb.GRANT else "revoke"
+        operation = "share_with_agent" if verb is AccessVerb.GRANT else "revoke"  # as in logs of earlier versions
         grant = require_grant(lake, by, AccessLevel.ADMIN, scope, scope.user_id, operation, context)
         clock = datetime.now(UTC)
         at = lake.calendar.moment("now", clock if now is None else now)
         if at > clock:
             raise InputError(f"now {at.isoformat()} is in the future; grants and revokes hold at once: leave it out")
         event = AccessEvent(scope, verb, agent, team, level, at, None if by is None else by.agent_id, context)
-        if context is not None and verb is AccessVerb.GRANT:
+        if context is not None and not context.startswith(POOL) and verb is AccessVerb.GRANT:
             known = [one.name for one in MemoryEventWriter(lake, scope).contexts.list()]
             if context not in known:
                 whose = f"of {scope.identity or 'the agent itself'}" if by is None else "of this memory"

@@ -42,7 +42,7 @@ CALLS: dict[str, Callable[[Memory, Any], object]] = {
     "pool": lambda memory, value: memory.pool(value),
     "facts about": lambda memory, value: memory.graph.facts_about(value),
     "context": lambda memory, value: memory.contexts.entries(value),
-    "share": lambda memory, value: memory.writer.share_with_agent(value),
+    "share": lambda memory, value: memory.writer.grant(value),
     "user": lambda memory, value: Memory(memory.lake.storage.uri, user_id=value),
     "timezone": lambda memory, value: Memory(memory.lake.storage.uri, timezone=value),
 }

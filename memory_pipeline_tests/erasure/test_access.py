@@ -37,10 +37,10 @@ def shared(root: str) -> str:
         writer = writer_of(root, own)
         message = {"role": "user", "content": f"The vault of {own.agent_id} is green.", "timestamp": NOW.isoformat()}
         writer.write({"conversation_id": "c", "messages": [message]}, now=NOW)
-        writer.share_with_agent(other.agent_id, now=NOW)
-        writer.share_with_agent("third", now=NOW)
-        writer.share_with_agent(other.agent_id, user_id="anna-71", now=NOW)
-        writer.share_with_agent(team="sales", now=NOW)
+        writer.grant(other.agent_id, now=NOW)
+        writer.grant("third", now=NOW)
+        writer.grant(other.agent_id, user_id="anna-71", now=NOW)
+        writer.grant(team="sales", now=NOW)
         writer.add_to_team("sales", other.agent_id, now=NOW)
     return root
 
@@ -68,7 +68,7 @@ def test_an_erased_agent_shares_nothing_and_is_named_by_no_grant(shared: str, mo
             "daily", 1
         )
     assert removed(forget(Lake(shared), models, subject, LATER)) == {}
-    writer_of(shared, B).share_with_agent("agent-one", now=LATER + timedelta(seconds=1))
+    writer_of(shared, B).grant("agent-one", now=LATER + timedelta(seconds=1))
     assert_verified(Lake(shared), report)  # what is written later is no finding
 
 
@@ -86,7 +86,7 @@ def test_the_grant_of_a_context_goes_with_the_person_that_it_is_named_after(shar
     for name in ("Anna's plans", "plans"):
         writer.contexts.create(name, now=NOW)
         writer.contexts.put(name, "figs", "Buy figs.", now=NOW)
-        writer.share_with_agent("third", context=name, now=NOW)
+        writer.grant("third", context=name, now=NOW)
     subject = Subject.person("acme", ["Anna"])
     assert preview(Lake(shared), subject, LATER).counts["grants"] == 1
     report = forget(Lake(shared), models, subject, LATER)

@@ -45,9 +45,9 @@ def test_the_check_of_a_grant_adds_no_request_to_a_search(proxy: FaultProxyProce
         MemoryReader.open(far, workspace_id="acme", agent_id="A", user_id=user, on_behalf_of="B")
         for user in (None, "anna")
     )
-    writer.share_with_agent(team="sales")
+    writer.grant(team="sales")
     writer.add_to_team("sales", "B")
-    writer.share_with_agent("B", user_id="anna")
+    writer.grant("B", user_id="anna")
     assert 0 < requests(shared) <= requests(own)
     assert 0 < requests(shared_of_anna) <= requests(of_anna)
     # A denied search costs the list of the folder, and what is new in it.

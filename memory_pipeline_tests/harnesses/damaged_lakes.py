@@ -67,8 +67,8 @@ def build(root: Path) -> None:
     anna.writer.graph.insert("Anna", "owns", "a bakery", now=at)
     anna.contexts.create("recipes", "knowledge_base", now=at)
     anna.contexts.put("recipes", "rye", "Let the dough rest.", now=at)
-    memory().writer.share_with_agent("sales", now=at)
-    memory().writer.share_with_agent("sales", "anna", "write", now=at)
+    memory().writer.grant("sales", now=at)
+    memory().writer.grant("sales", "anna", "write", now=at)
     memory(agent_id="sales").add(said("Sales started in May.", at), conversation_id="s", now=at)
     lake = anna.lake
     use = Use(Scope("acme", "support"), Period.parse("working", "2024-01-15T08"))

@@ -43,6 +43,7 @@ def memory(root: str, agent: str, user_id: str | None = None) -> Memory:
 @pytest.fixture
 def shared(shared_folder: SharedFolder, root: str) -> str:
     """A lake in which agent A lets agent B write to its own memory, and read that of Anna."""
+<<<<<<< HEAD
 
     def fill(folder: Path) -> None:
         a = memory(str(folder), "A")
@@ -53,6 +54,14 @@ def shared(shared_folder: SharedFolder, root: str) -> str:
         memory(str(folder), "A", "anna").remember("Anna likes figs.")
 
     shutil.copytree(shared_folder("access-log", fill), root)
+=======
+    a = memory(root, "A")
+    a.add("The code of the vault is 4711.", conversation_id="c")
+    a.remember("The vault was built by Doctor Silva.")
+    a.grant("B", level="write")
+    a.grant("B", user_id="anna")
+    memory(root, "A", "anna").remember("Anna likes figs.")
+>>>>>>> ef81f5d (Share one value with an agent, grant a pool alone, consolidate a session; what shares a whole memory is grant)
     return root
 
 
@@ -79,10 +88,10 @@ def test_each_call_is_one_row(shared: str) -> None:
     a.search("vault")  # one's own memory
     a.reader.of_agent("A").search_memory()
     with pytest.raises(AccessDeniedError):
-        c.retrieve_shared("vault", "A")
+        c.search_shared("vault", "A")
     assert c.of_agent("A").reader.imagine(["vault"]) == []
     with pytest.raises(AccessDeniedError):
-        own.writer.share_with_agent("C")
+        own.writer.grant("C")
     with pytest.raises(AccessDeniedError):
         c.of_agent("A", "anna").writer.remember("x")
     found = rows(b, c)
@@ -113,7 +122,7 @@ def test_each_call_is_one_row(shared: str) -> None:
 SCRIPT = """
 import sys
 from memory_pipeline import Memory
-Memory(sys.argv[1], workspace_id="acme", agent_id="B").retrieve_shared("code of the vault", "A")
+Memory(sys.argv[1], workspace_id="acme", agent_id="B").search_shared("code of the vault", "A")
 """
 
 
@@ -136,7 +145,7 @@ def test_a_read_is_in_the_mart_after_a_run(shared: str, models: Models) -> None:
 def test_rows_are_written_soon_and_only_once(shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_log, "_DELAY", 0.05)
     b = memory(shared, "B")
-    b.retrieve_shared("vault", "A")
+    b.search_shared("vault", "A")
     deadline = time.monotonic() + 10
     while not (files := b.lake.storage.list("access")) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -151,7 +160,7 @@ def test_a_log_that_cannot_be_written_or_read_stops_nothing(
     shared: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     b = memory(shared, "B")
-    assert b.retrieve_shared("code of the vault", "A")
+    assert b.search_shared("code of the vault", "A")
     monkeypatch.setattr(b.lake.storage, "write", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
     assert rows(b) == []
     assert "1 rows of the log of access are lost: OSError: the disk is full" in caplog.text
@@ -159,7 +168,7 @@ def test_a_log_that_cannot_be_written_or_read_stops_nothing(
 
 def test_damaged_rows_are_set_aside_and_the_others_are_stored(shared: str) -> None:
     b = memory(shared, "B")
-    b.retrieve_shared("vault", "A")
+    b.search_shared("vault", "A")
     b.lake.access_log.flush()
     [file] = b.lake.storage.list("access")
     good = (b.lake.storage.read(file.path) or b"").decode()
@@ -184,7 +193,7 @@ def test_damaged_rows_are_set_aside_and_the_others_are_stored(shared: str) -> No
 
 def test_rows_are_deleted_after_a_year(shared: str) -> None:
     b = memory(shared, "B")
-    b.retrieve_shared("vault", "A")
+    b.search_shared("vault", "A")
     assert len(rows(b)) == 1
     b.lake.access_log.settle(datetime.now(UTC) + timedelta(days=364))
     assert b.lake.tables.keys(ACCESS_LOG)
@@ -220,12 +229,12 @@ def test_an_erasure_removes_rows_and_ids(shared: str, models: Models, subject: S
 
 def test_ids_of_erased_items_leave_the_log(shared: str, models: Models) -> None:
     b = memory(shared, "B")
-    b.retrieve_shared("code of the vault", "A")
+    b.search_shared("code of the vault", "A")
     assert len(rows(b)[0]["result_ids"]) == 2
-    b.retrieve_shared("code of the vault", "A")  # still in memory at the erasure
+    b.search_shared("code of the vault", "A")  # still in memory at the erasure
     reader = memory(shared, "C")
-    memory(shared, "A").share_with_agent("C")
-    reader.retrieve_shared("code of the vault", "A")  # in another process
+    memory(shared, "A").grant("C")
+    reader.search_shared("code of the vault", "A")  # in another process
     report = forget(b.lake, models, Subject.conversation(Scope("acme", "A"), "c"), datetime.now(UTC))
     assert [row["result_ids"] for row in rows(b, reader)] == [[]] * 3
     assert_verified(Lake(shared), report)
@@ -233,10 +242,10 @@ def test_ids_of_erased_items_leave_the_log(shared: str, models: Models) -> None:
 
 def test_a_fork_writes_its_own_rows(shared: str) -> None:
     b = memory(shared, "B")
-    b.retrieve_shared("vault", "A")
+    b.search_shared("vault", "A")
     if (child := os.fork()) == 0:
         try:
-            b.retrieve_shared("vault", "A")
+            b.search_shared("vault", "A")
             b.lake.access_log.flush()
         finally:
             os._exit(0)
@@ -247,7 +256,7 @@ def test_a_fork_writes_its_own_rows(shared: str) -> None:
 def test_the_exit_writes_what_waits_also_to_a_bucket(s3_root: str) -> None:
     a = memory(s3_root, "A")
     a.add("The code of the vault is 4711.", conversation_id="c")
-    a.share_with_agent("B")
+    a.grant("B")
     subprocess.run([sys.executable, "-c", SCRIPT, s3_root], check=True)
     [file] = Lake(s3_root).storage.list("access")
     assert json.loads(Lake(s3_root).storage.read(file.path) or b"")["asking_agent"] == "B"

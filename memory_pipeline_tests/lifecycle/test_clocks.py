@@ -103,8 +103,8 @@ CALLS: list[list[Call]] = [
         ("delete one", graph("delete", "anna", "plays", "chess")),
     ],
     [
-        ("share", lambda w, at: w.share_with_agent("sales", now=at)),
-        ("share more", lambda w, at: w.share_with_agent("sales", level="write", now=at)),
+        ("share", lambda w, at: w.grant("sales", now=at)),
+        ("share more", lambda w, at: w.grant("sales", level="write", now=at)),
         ("revoke", lambda w, at: w.revoke("sales", now=at)),
     ],
     [

@@ -152,5 +152,5 @@ def test_p15_other_agents_learn_from_failures_through_a_grant(root: str) -> None
     other = MemoryReader.open(root, workspace_id=ACME.workspace_id, agent_id="sales").of_agent(ACME.agent_id)
     with pytest.raises(AccessDeniedError):
         other.memories.search("retries", outcome_success=False)
-    writer.share_with_agent("sales")
+    writer.grant("sales")
     assert [one.memory.id for one in other.memories.search("retries", outcome_success=False)] == [failed]

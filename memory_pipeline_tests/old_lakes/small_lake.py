@@ -62,7 +62,7 @@ def fill(root: str) -> None:
     anna.contexts.put("trip", "hotel", "Mar Azul, three nights", now=at(6, 2))
     anna.contexts.snapshot("trip", "draft", now=at(6, 3))
     anna.contexts.put("trip", "hotel", "Mar Azul, four nights", now=at(6, 4))
-    agent.share_with_agent("planner", now=at(7, 7))
+    agent.grant("planner", now=at(7, 7))
     session = anna.session("desk")
     session.store("task", {"step": 2}, ttl=86_400, now=RUN_AT)
 
@@ -74,7 +74,7 @@ def fill(root: str) -> None:
 def reads(root: str) -> dict[str, Any]:
     """Return what users of the lake read, as JSON values."""
     return {str(user): _reads(Memory(root, agent_id="helper", user_id=user)) for user in USERS} | {
-        "planner": [hit.content for hit in Memory(root, agent_id="planner").retrieve_shared("office", "helper")]
+        "planner": [hit.content for hit in Memory(root, agent_id="planner").search_shared("office", "helper")]
     }
 
 

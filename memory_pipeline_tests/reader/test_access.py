@@ -111,7 +111,7 @@ def test_every_way_is_closed_before_a_grant_open_during_it_and_closed_after_a_re
     for name in ways(uri):
         with pytest.raises(AccessDeniedError, match="'B' may not read"):
             every[name](opened["B"])
-    writer_of(uri).share_with_agent("B")
+    writer_of(uri).grant("B")
     for reader in (opened["B"], reader_of(uri, "A", "B")):
         assert reached(reader) == dict.fromkeys(every, True)
     assert reached(opened["C"]) == closed
@@ -147,7 +147,7 @@ def test_a_denial_does_not_reveal_whether_an_agent_or_user_exists(uri: str) -> N
 
 
 def test_a_grant_does_not_cross_workspaces(uri: str) -> None:
-    writer_of(uri).share_with_agent("B")
+    writer_of(uri).grant("B")
     other = reader_of(uri, "A", "B", workspace_id="other")
     with pytest.raises(AccessDeniedError):
         other.search_memory(query=ASKED)
@@ -171,10 +171,10 @@ def test_the_memory_of_a_user_needs_a_grant_that_names_the_user(uri: str) -> Non
         return {hit.content for hit in found if "locker" in hit.content}
 
     writer = writer_of(uri)
-    writer.share_with_agent("B")
+    writer.grant("B")
     anna, ben = (reader_of(uri, "A", "B", user) for user in ("anna", "ben"))
     assert lockers(anna) == lockers(ben) == set()
-    writer.share_with_agent("B", user_id="anna")
+    writer.grant("B", user_id="anna")
     assert {text.partition(": ")[2] for text in lockers(anna)} == {"Anna's locker is number twelve."}
     assert lockers(ben) == set()
     assert writer.revoke("B")
@@ -185,23 +185,23 @@ def test_the_memory_of_a_user_needs_a_grant_that_names_the_user(uri: str) -> Non
     with pytest.raises(AccessDeniedError):
         lockers(anna)
     with pytest.raises(InputError, match="group:board"):
-        group.share_with_agent("B")
+        group.grant("B")
     with pytest.raises(InputError, match="'anna'"):
-        writer_of(uri, user_id="anna").share_with_agent("B", user_id="ben")
+        writer_of(uri, user_id="anna").grant("B", user_id="ben")
 
 
 def test_a_memory_that_all_users_share_is_not_shared_by_the_name_of_one(root: str) -> None:
     lake_of(root, per_user=False)
     writer = writer_of(root)
     with pytest.raises(InputError, match="leave out user_id"):
-        writer.share_with_agent("B", user_id="anna")
-    writer.share_with_agent("B")
+        writer.grant("B", user_id="anna")
+    writer.grant("B")
     assert [one.to_agent for one in writer.grants()] == ["B"]
 
 
 def test_teams_change_who_reads(uri: str) -> None:
     writer, reader = writer_of(uri), reader_of(uri, "A", "B")
-    writer.share_with_agent(team="sales")
+    writer.grant(team="sales")
     # An agent cannot let itself in by a team of its own.
     writer_of(uri, "B").add_to_team("sales", "B")
     with pytest.raises(AccessDeniedError):
@@ -219,8 +219,8 @@ def test_an_agent_that_reads_for_itself_needs_no_grant(uri: str) -> None:
     own = MemoryReader.open(uri, workspace_id="acme", agent_id="A")
     assert own.of_agent("A").newest("working", 1)
     # Nor does a reader of another agent lead on to memory that was shared with that one alone.
-    writer_of(uri).share_with_agent("B")
-    writer_of(uri, "D").share_with_agent("A")
+    writer_of(uri).grant("B")
+    writer_of(uri, "D").grant("A")
     assert own.of_agent("D").newest("working", 1) == []
     with pytest.raises(AccessDeniedError):
         reader_of(uri, "A", "B").of_agent("D").newest("working", 1)
@@ -230,25 +230,25 @@ def test_changes_are_written_once_kept_in_order_and_listed(uri: str) -> None:
     writer = writer_of(uri)
     ahead = AccessEvent(A, AccessVerb.GRANT, "B", None, AccessLevel.READ, datetime(2100, 1, 1, tzinfo=UTC))
     Lake(uri).access.add(ahead)  # by a clock that is ahead
-    writer.share_with_agent("B")
+    writer.grant("B")
     assert len(writer.access_history()) == 1
     assert writer.revoke("B")
     assert not writer.revoke("B")
     assert not writer.revoke("C")
     assert writer.grants() == []
-    writer.share_with_agent("B", level="write")
+    writer.grant("B", level="write")
     assert [one.verb.value for one in writer.access_history()] == ["grant", "revoke", "grant"]
     assert [(one.to_agent, one.level) for one in writer.grants()] == [("B", "write")]
     assert [one.level for one in writer.grants(now="2100-01-01T00:00Z")] == [
         "write"
     ]  # a clock that was ahead is passed
     with pytest.raises(InputError, match="'root'"):
-        writer.share_with_agent("C", level="root")
+        writer.grant("C", level="root")
 
 
 def test_a_damaged_file_closes_the_memory(uri: str) -> None:
     writer = writer_of(uri)
-    writer.share_with_agent("B")
+    writer.grant("B")
     writer.revoke("B")
     for path in Path(uri).rglob("*.access.json"):
         if '"revoke"' in path.read_text("utf-8"):
@@ -258,7 +258,7 @@ def test_a_damaged_file_closes_the_memory(uri: str) -> None:
 
 
 def test_a_grant_copied_to_another_agent_does_not_open_its_memory(uri: str) -> None:
-    writer_of(uri).share_with_agent("B")
+    writer_of(uri).grant("B")
     write(Lake(uri), conversation("The safe is empty.", scope=Scope("acme", "D"), conversation_id="d"))
     [granted] = Path(uri).rglob("*.access.json")
     [folder] = [path for path in granted.parent.parent.iterdir() if path.name.startswith("acme-d-")]
@@ -268,7 +268,7 @@ def test_a_grant_copied_to_another_agent_does_not_open_its_memory(uri: str) -> N
 
 
 def test_processing_keeps_grants(uri: str, models: Models) -> None:
-    writer_of(uri).share_with_agent("B")
+    writer_of(uri).grant("B")
     reader = reader_of(uri, "A", "B")
     run(Lake(uri), models)
     assert reader.search_memory("working", 0, 36_525, 10, "When does the vault open?")[0].content.endswith("nine.")
@@ -278,22 +278,22 @@ def test_processing_keeps_grants(uri: str, models: Models) -> None:
 def test_memory_shares_and_retrieves(uri: str) -> None:
     a, b, c = (Memory(uri, workspace_id="acme", agent_id=name) for name in "ABC")
     with pytest.raises(AccessDeniedError):
-        b.retrieve_shared(ASKED, agent="A")
-    a.share_with_agent("B")
+        b.search_shared(ASKED, agent="A")
+    a.grant("B")
     assert [one.to_agent for one in a.grants()] == ["B"]
-    assert "Anna: The code of the vault is 4711." in [hit.content for hit in b.retrieve_shared(ASKED, agent="A")]
+    assert "Anna: The code of the vault is 4711." in [hit.content for hit in b.search_shared(ASKED, agent="A")]
     assert not b.search(ASKED)
     with pytest.raises(AccessDeniedError):
-        c.retrieve_shared(ASKED, agent="A")
+        c.search_shared(ASKED, agent="A")
     assert a.revoke("B")
     with pytest.raises(AccessDeniedError):
-        b.retrieve_shared(ASKED, agent="A")
+        b.search_shared(ASKED, agent="A")
 
 
 async def _shared(uri: str) -> tuple[int, bool, int]:
     a, b = (AsyncMemory(uri, workspace_id="acme", agent_id=name) for name in "AB")
-    await a.share_with_agent("B")
-    found = await b.retrieve_shared(ASKED, "A", limit=1, person="Anna")
+    await a.grant("B")
+    found = await b.search_shared(ASKED, "A", limit=1, person="Anna")
     return len(found), await a.revoke("B"), len(await a.grants())
 
 
@@ -310,7 +310,7 @@ def test_tools_read_the_memory_of_another_agent_and_say_so(uri: str) -> None:
     assert denied.is_error
     assert "4711" not in denied.text
     assert tools.call("search_memory", {**wanted, "agent": "Z"}) == denied.text.replace("'A'", "'Z'")
-    writer_of(uri).share_with_agent("B")
+    writer_of(uri).grant("B")
     found = tools.outcome("search_memory", wanted)
     assert not found.is_error
     assert found.text.startswith("From the memory of agent 'A':\n")

@@ -81,12 +81,13 @@ READS: dict[str, Callable[[GrantedWriter], object]] = {
 
 
 def share(writer: GrantedWriter) -> bool:
-    writer.share_with_agent("C")
+    writer.grant("C")
     return True
 
 
 SHARES: dict[str, Callable[[GrantedWriter], object]] = {
-    "share_with_agent": share,
+    "grant": share,
+    "accessible_by": lambda writer: [writer.accessible_by("C")],
     "grants": lambda writer: [writer.grants()],
     "access_history": lambda writer: [writer.access_history()],
     "revoke": lambda writer: [writer.revoke("C")],
@@ -110,12 +111,12 @@ def test_each_change_needs_its_level_at_each_call(root: str, memory_id: str) -> 
     before = known(root)
     ways = changes(memory_id)
     assert done(READS, b) == done(ways, b) == done(SHARES, b) == {False}
-    a.share_with_agent("B")
+    a.grant("B")
     assert (done(READS, b), done(ways, b), done(SHARES, b)) == ({True}, {False}, {False})
     assert known(root) == before
-    a.share_with_agent("B", level="write")
+    a.grant("B", level="write")
     assert (done(ways, b), done(SHARES, b)) == ({True}, {False})
-    a.share_with_agent("B", level="admin")
+    a.grant("B", level="admin")
     assert done(SHARES, b) == {True}
     files = len(list(Path(root).rglob("*.jsonl")))
     assert a.revoke("B")
@@ -138,9 +139,9 @@ def test_a_grant_of_a_context_opens_nothing_else(root: str, memory_id: str) -> N
     with pytest.raises(
         InputError, match="no context of the agent itself is named 'runbook'; there is: 'board', 'runbooks'"
     ):
-        a.share_with_agent("B", context="runbook")
-    a.share_with_agent("B", context="runbooks", level="write")
-    a.share_with_agent("*", context="board")
+        a.grant("B", context="runbook")
+    a.grant("B", context="runbooks", level="write")
+    a.grant("*", context="board")
     assert [(one.context, one.to_agent, one.level) for one in a.grants()] == [
         ("board", "*", "read"), ("runbooks", "B", "write"),
     ]  # fmt: skip
@@ -166,7 +167,7 @@ def test_a_grant_of_a_context_opens_nothing_else(root: str, memory_id: str) -> N
         lambda: shared.writer.remember("Retry.", context="runbooks"),
         lambda: shared.writer.link(entry, memory_id, "supports"),
         lambda: shared.writer.forget(entry),
-        lambda: shared.writer.share_with_agent("C", context="runbooks"),
+        lambda: shared.writer.grant("C", context="runbooks"),
         lambda: shared.writer.grants(context="runbooks"),
         lambda: shared.pool().read(),
         lambda: b.of_agent("A", "anna").contexts.get("runbooks", "retry"),
@@ -194,18 +195,18 @@ def test_an_administrator_of_a_context_shares_it(root: str) -> None:
     a, b, c = (Memory(root, workspace_id="acme", agent_id=name) for name in "ABC")
     a.contexts.create("runbooks")
     a.add_to_team("office", "B")
-    a.share_with_agent(team="office", context="runbooks", level="admin")
-    b.of_agent("A").writer.share_with_agent("C", context="runbooks")
+    a.grant(team="office", context="runbooks", level="admin")
+    b.of_agent("A").writer.grant("C", context="runbooks")
     assert c.of_agent("A").contexts.entries("runbooks") == []
     assert {one.to_agent or one.to_team for one in b.of_agent("A").writer.grants(context="runbooks")} == {"C", "office"}
     with pytest.raises(AccessDeniedError):
-        b.of_agent("A").writer.share_with_agent("C")
+        b.of_agent("A").writer.grant("C")
     a.contexts.create("a secret plan")
     with pytest.raises(AccessDeniedError):
-        b.of_agent("A").writer.share_with_agent("C", context="a secret plan")
+        b.of_agent("A").writer.grant("C", context="a secret plan")
     a.writer.forget(a.contexts._known("runbooks").id)
     with pytest.raises(InputError, match="'runbooks'") as caught:
-        b.of_agent("A").writer.share_with_agent("D", context="runbooks")
+        b.of_agent("A").writer.grant("D", context="runbooks")
     assert "secret" not in str(caught.value)
     with pytest.raises(AccessDeniedError):  # the grant is left, but no context comes back by it
         b.of_agent("A").contexts.create("runbooks")
@@ -231,7 +232,10 @@ def test_a_denial_does_not_reveal_whether_a_context_exists(root: str) -> None:
 def test_every_public_method_of_the_writer_is_tried() -> None:
     public = {name for name in dir(GrantedWriter) if not name.startswith("_")}
     assert {name for name in dir(MemoryEventWriter) if not name.startswith("_")} <= public
-    assert public - set(changes("")) - set(SHARES) == {"scope", "users", "add_to_team", "remove_from_team"}
+    assert public - set(changes("")) - set(SHARES) == {
+        *("scope", "users", "add_to_team", "remove_from_team"),
+        "share_with_agent",  # the old name of grant
+    }
 
 
 def test_a_denial_does_not_reveal_whether_an_agent_user_or_memory_exists(root: str, memory_id: str) -> None:
@@ -253,7 +257,7 @@ def test_a_denial_does_not_reveal_whether_an_agent_user_or_memory_exists(root: s
 
 def test_the_editor_is_the_agent_that_wrote(root: str, memory_id: str, models: Models) -> None:
     name = "B" * 256
-    writer_of(root, "A").share_with_agent(name, level="write")
+    writer_of(root, "A").grant(name, level="write")
     b = writer_of(root, name).of_agent("A")
     b.update(memory_id, "The vault was built by Doctor Costa.", reason="a letter of hers")
     new = b.remember("The vault is green.")
@@ -268,24 +272,24 @@ def test_the_editor_is_the_agent_that_wrote(root: str, memory_id: str, models: M
 
 def test_the_memory_of_a_user_needs_a_grant_that_names_the_user(root: str) -> None:
     a = writer_of(root, "A")
-    a.share_with_agent("B", level="admin")
+    a.grant("B", level="admin")
     anna = writer_of(root, "B").of_agent("A", "anna")
     with pytest.raises(AccessDeniedError, match="'anna'"):
         anna.remember("Anna likes figs.")
     with pytest.raises(AccessDeniedError, match="'anna'"):
-        writer_of(root, "B").of_agent("A").share_with_agent("C", user_id="anna")
-    a.share_with_agent("B", user_id="anna", level="admin")
+        writer_of(root, "B").of_agent("A").grant("C", user_id="anna")
+    a.grant("B", user_id="anna", level="admin")
     anna.remember("Anna likes figs.")
-    anna.share_with_agent("C", user_id="anna")
+    anna.grant("C", user_id="anna")
     assert (known(root), known(root, user_id="anna")) == ([], ["Anna likes figs."])
     assert {(one.to_agent, one.by_agent) for one in writer_of(root, "A", "anna").grants()} == {("B", None), ("C", "B")}
 
 
 def test_an_administrator_grants_and_revokes_but_changes_no_team(root: str, memory_id: str) -> None:
     a, b = writer_of(root, "A"), writer_of(root, "B").of_agent("A")
-    a.share_with_agent(team="office", user_id="anna")
-    a.share_with_agent("B", level="admin")
-    b.share_with_agent("C", level="write")
+    a.grant(team="office", user_id="anna")
+    a.grant("B", level="admin")
+    b.grant("C", level="write")
     writer_of(root, "C").of_agent("A").boost(memory_id)
     assert b.revoke("C")
     with pytest.raises(AccessDeniedError):
@@ -300,7 +304,7 @@ def test_an_administrator_grants_and_revokes_but_changes_no_team(root: str, memo
 
 def test_a_team_of_the_agent_writes(root: str, memory_id: str) -> None:
     a, b = writer_of(root, "A"), writer_of(root, "B").of_agent("A")
-    a.share_with_agent(team="office", level="write")
+    a.grant(team="office", level="write")
     with pytest.raises(AccessDeniedError):
         b.boost(memory_id)
     a.add_to_team("office", "B")
@@ -310,7 +314,7 @@ def test_a_team_of_the_agent_writes(root: str, memory_id: str) -> None:
 def test_a_time_in_the_future_is_refused(root: str) -> None:
     a = writer_of(root, "A")
     later = datetime.now(UTC) + timedelta(hours=1)
-    for change in (a.share_with_agent, a.revoke):
+    for change in (a.grant, a.revoke):
         with pytest.raises(InputError, match="in the future"):
             change("B", now=later)
     assert a.access_history() == []
@@ -321,10 +325,10 @@ def test_memory_writes_for_another_agent(root: str, memory_id: str) -> None:
     planner = b.of_agent("A")
     with pytest.raises(AccessDeniedError):
         planner.writer.remember("The vault is green.")
-    a.share_with_agent("B", level="write")
+    a.grant("B", level="write")
     planner.writer.remember("The vault is green.")
     assert {one.memory.content for one in planner.reader.memories.search("vault")} == {SAID, "The vault is green."}
-    a.share_with_agent(team="office", level="write")
+    a.grant(team="office", level="write")
     a.add_to_team("office", "C")
 
     async def shared() -> list[object]:
@@ -347,11 +351,11 @@ def test_tools_change_the_memory_of_another_agent(root: str, memory_id: str) -> 
     assert denied.is_error
     assert tools.call("remember", {**given, "agent": "Z"}) == denied.text.replace("'A'", "'Z'")
     a = writer_of(root, "A")
-    a.share_with_agent("B")
+    a.grant("B")
     assert tools.outcome("forget", {"id": memory_id, "agent": "A"}).is_error
     # To read leaves no trace in the memory of the other agent.
     assert "Silva" in tools.call("get_memory", {"id": memory_id, "agent": "A"})
-    a.share_with_agent("B", level="write")
+    a.grant("B", level="write")
     assert "Silva" in tools.call("get_memory", {"id": memory_id, "agent": "A"})
     own = MemoryReader.open(root, workspace_id="acme", agent_id="A")
     assert [one.access_count for one in own.memories.list()] == [0]
@@ -383,7 +387,7 @@ def test_commands_act_for_another_agent(root: str, memory_id: str, monkeypatch: 
 
 
 def test_grants_go_with_their_own_workspace(root: str, memory_id: str) -> None:
-    writer_of(root, "A").share_with_agent("B", level="admin")
+    writer_of(root, "A").grant("B", level="admin")
     other = MemoryWriter(Lake(root), Scope("other", "B")).of_agent("A")
     with pytest.raises(AccessDeniedError):
         other.boost(memory_id)
@@ -391,13 +395,13 @@ def test_grants_go_with_their_own_workspace(root: str, memory_id: str) -> None:
 
 def test_all_agents_of_the_workspace_may_read_but_not_write(root: str, memory_id: str) -> None:
     a, c = writer_of(root, "A"), writer_of(root, "C").of_agent("A")
-    a.share_with_agent("*")
+    a.grant("*")
     reader = MemoryReader.open(root, workspace_id="acme", agent_id="A", on_behalf_of="C")
     assert reader.memories.list()
     with pytest.raises(AccessDeniedError):
         c.boost(memory_id)
     with pytest.raises(InputError, match="only read"):
-        a.share_with_agent("*", level="write")
+        a.grant("*", level="write")
     with pytest.raises(InputError, match="only read"):
         a.add_to_team("office", "*")
     assert a.revoke("*")
@@ -420,12 +424,12 @@ def test_a_private_pool_is_read_and_written_as_granted(root: str) -> None:
     for way in (*reads, *writes):
         with pytest.raises(AccessDeniedError):
             way()
-    a.share_with_agent("*")
+    a.grant("*")
     assert shared.read("k") == 1
     for way in writes:
         with pytest.raises(AccessDeniedError):
             way()
-    a.share_with_agent("B", level="write")
+    a.grant("B", level="write")
     shared.write("k", 3)
     assert (own.read("k"), b.pool("notes", type="agent_private").read("k")) == (3, None)
     a.revoke("B")
@@ -488,7 +492,7 @@ def test_the_pool_of_a_team_is_for_its_members(root: str) -> None:
         b.of_agent("A", "anna").pool("board", team="red").read()
     own_user = Memory(root, workspace_id="acme", agent_id="B", user_id="anna")
     assert own_user.of_agent("A", "anna").pool("board", team="red").read("k") == 7
-    a.share_with_agent("B", user_id="anna")
+    a.grant("B", user_id="anna")
     assert b.of_agent("A", "anna").pool("board", team="red").read("k") == 7
     # To name the team is not enough: this is the pool of a team that C keeps.
     assert c.pool("board", type="team_shared", team="red").read() == {}
@@ -505,7 +509,7 @@ def test_a_memory_for_a_user_shares_the_contexts_of_the_user(root: str) -> None:
     anna = Memory(root, workspace_id="acme", agent_id="A", user_id="anna")
     anna.contexts.create("trip")
     anna.contexts.put("trip", "hotel", "By the harbour.")
-    anna.share_with_agent("B", context="trip")
+    anna.grant("B", context="trip")
     assert [(one.scope.user_id, one.context) for one in anna.grants()] == [("anna", "trip")]
     b = Memory(root, workspace_id="acme", agent_id="B")
     assert [one.content for one in b.of_agent("A", "anna").contexts.entries("trip")] == ["By the harbour."]
@@ -526,14 +530,14 @@ def test_what_an_admin_granted_ends_with_the_admin(root: str, memory_id: str) ->
     owner, past = writer_of(root, "A"), datetime(2024, 1, 15, 12, tzinfo=UTC)
     owner.contexts.create("notes")
     owner.add_to_team("heads", "B", now=past)
-    owner.share_with_agent(team="heads", level="admin", now=past)
+    owner.grant(team="heads", level="admin", now=past)
     # The clock of B is ahead, that of A behind.
     admin = writer_of(root, "B").of_agent("A")
-    admin.share_with_agent("C", level="admin", now=past + timedelta(hours=1))
-    writer_of(root, "C").of_agent("A").share_with_agent("D", now=past)
-    admin.share_with_agent("E", context="notes")
-    admin.share_with_agent("F")
-    owner.share_with_agent("F")  # the same, by the owner
+    admin.grant("C", level="admin", now=past + timedelta(hours=1))
+    writer_of(root, "C").of_agent("A").grant("D", now=past)
+    admin.grant("E", context="notes")
+    admin.grant("F")
+    owner.grant("F")  # the same, by the owner
     assert {grant.to_agent or grant.to_team for grant in owner.grants()} == {"heads", "C", "D", "E", "F"}
     owner.remove_from_team("heads", "B", now=past)
     assert {grant.to_agent or grant.to_team for grant in owner.grants()} == {"heads", "F"}
@@ -542,5 +546,5 @@ def test_what_an_admin_granted_ends_with_the_admin(root: str, memory_id: str) ->
     assert MemoryReader.open(root, workspace_id="acme", agent_id="F").of_agent("A").memories.list()
     owner.add_to_team("heads", "B")  # what ended does not come back
     assert {grant.to_agent or grant.to_team for grant in owner.grants()} == {"heads", "F"}
-    owner.share_with_agent("D", now=past)
+    owner.grant("D", now=past)
     assert "D" in {grant.to_agent for grant in owner.grants()}

@@ -172,7 +172,7 @@ def test_a_read_of_the_guest_after_a_revoke_that_is_not_denied_is_reported(share
     reader = Reader(shared, 0)
     assert reader._read_shared() == (True, []), "it was granted in the first tick and revoked in the second one"
     writer = MemoryWriter(Lake(shared.root), PLAN.shared(0))
-    writer.share_with_agent(GUEST)
+    writer.grant(GUEST)
     is_denied, wrong = reader._read_shared()
     assert not is_denied
     assert len(wrong) == 1

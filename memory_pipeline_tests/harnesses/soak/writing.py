@@ -95,7 +95,7 @@ class Writer:
         writer = self._writer(self._shared.plan.shared(self._number))
         self._log.append({"is": "sharing"})
         try:
-            writer.share_with_agent(GUEST) if tick % 2 == 0 else writer.revoke(GUEST)
+            writer.grant(GUEST) if tick % 2 == 0 else writer.revoke(GUEST)
         except Exception as error:  # noqa: BLE001  # every error is logged
             what, is_rough = f"{type(error).__name__}: {error}"[:500], self._shared.clock.is_rough
             self._log.append({"action": verb, "is": "failed", "what": what, "is_rough": is_rough})
