@@ -3,56 +3,209 @@
 from __future__ import annotations
 
 import asyncio
+from copy import copy
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from memory_pipeline.client.conversations import Conversations
+from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.memory import Memory
-from memory_pipeline.domain.sessions import DEFAULT_NAME
+from memory_pipeline.client.sharing import AgentAccess, Pool
+from memory_pipeline.graph import Graph
+from memory_pipeline.memories.contexts import Contexts
+from memory_pipeline.sessions.views import KeyValues, ScratchPad, SessionMemory, ShortTermMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from memory_pipeline.client.wrapping import Client
+    from memory_pipeline.domain.periods import When
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _awaited(
-    method: Callable[Concatenate[Memory, P], R],
-) -> Callable[Concatenate[AsyncMemory, P], Coroutine[Any, Any, R]]:
-    """Return the same method to await. It has the arguments, result, errors and docstring of the original."""
-
-    @wraps(method)
-    async def call(self: AsyncMemory, /, *args: P.args, **options: P.kwargs) -> R:
-        return await asyncio.to_thread(method, self.memory, *args, **options)
-
-    return call
-
-
 class AsyncView:
-    """A part of the memory, such as a session, a pool or the graph, with methods to await."""
+    """A part of the memory, such as a session or a pool, with methods to await."""
 
     def __init__(self, opened: Callable[[], Any]) -> None:
         self._opened = cache(opened)
 
-    def __getattr__(self, name: str) -> AsyncView:
-        return AsyncView(lambda: getattr(self._opened(), name))
+
+V = TypeVar("V", bound=AsyncView)
+
+
+def _awaited(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """Return the same method to await. It has the arguments, result, errors and docstring of the original."""
+
+    @wraps(method)
+    async def call(self: AsyncView, /, *args: P.args, **options: P.kwargs) -> R:
+        return await asyncio.to_thread(lambda: getattr(self._opened(), method.__name__)(*args, **options))
+
+    return call
+
+
+def _opens(view: type[V], method: Callable[Concatenate[Any, P], object]) -> Callable[Concatenate[Any, P], V]:
+    """Return a method with the arguments of the original, whose result has methods to await. It is opened at a call."""
+
+    @wraps(method)
+    def call(self: AsyncView, /, *args: P.args, **options: P.kwargs) -> V:
+        return view(lambda: getattr(self._opened(), method.__name__)(*args, **options))
+
+    return call
+
+
+class _Part(Generic[V]):
+    """An attribute of the same name, with methods to await."""
+
+    def __init__(self, view: type[V]) -> None:
+        self._view = view
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, of: AsyncView, owner: type) -> V:
+        return self._view(lambda: getattr(of._opened(), self._name))
+
+
+class AsyncObject(AsyncView):
+    """A part of which any method can be awaited."""
+
+    def __getattr__(self, name: str) -> AsyncObject:
+        return AsyncObject(lambda: getattr(self._opened(), name))
 
     async def __call__(self, *args: Any, **options: Any) -> Any:
         """Call the method in a thread."""
         return await asyncio.to_thread(lambda: self._opened()(*args, **options))
 
 
+class AsyncConversations(AsyncView):
+    """:class:`Conversations`, with methods to await."""
+
+    save = _awaited(Conversations.save)
+    get = _awaited(Conversations.get)
+    search = _awaited(Conversations.search)
+    list = _awaited(Conversations.list)
+    prune = _awaited(Conversations.prune)
+
+
+class AsyncFacts(AsyncView):
+    """:class:`FactStore`, with methods to await."""
+
+    store = _awaited(FactStore.store)
+    facts_about = _awaited(FactStore.facts_about)
+    update_confidence = _awaited(FactStore.update_confidence)
+    forget = _awaited(FactStore.forget)
+
+
+class AsyncContexts(AsyncView):
+    """:class:`Contexts`, with methods to await."""
+
+    create = _awaited(Contexts.create)
+    list = _awaited(Contexts.list)
+    put = _awaited(Contexts.put)
+    remove = _awaited(Contexts.remove)
+    get = _awaited(Contexts.get)
+    entries = _awaited(Contexts.entries)
+    search = _awaited(Contexts.search)
+    archive = _awaited(Contexts.archive)
+    unarchive = _awaited(Contexts.unarchive)
+    snapshot = _awaited(Contexts.snapshot)
+    snapshots = _awaited(Contexts.snapshots)
+    restore = _awaited(Contexts.restore)
+
+
+class AsyncGraph(AsyncView):
+    """:class:`Graph`, with methods to await."""
+
+    entity = _awaited(Graph.entity)
+    facts = _awaited(Graph.facts)
+    fact = _awaited(Graph.fact)
+    facts_about = _awaited(Graph.facts_about)
+    history = _awaited(Graph.history)
+    neighbors = _awaited(Graph.neighbors)
+    search = _awaited(Graph.search)
+    query = _awaited(Graph.query)
+    export = _awaited(Graph.export)
+    knows = _awaited(Graph.knows)
+
+
+class AsyncKeyValues(AsyncView):
+    """:class:`KeyValues`, with methods to await."""
+
+    store = _awaited(KeyValues.store)
+    retrieve = _awaited(KeyValues.retrieve)
+    items = _awaited(KeyValues.items)
+    exists = _awaited(KeyValues.exists)
+    remove = _awaited(KeyValues.remove)
+    keys = _awaited(KeyValues.keys)
+    clear = _awaited(KeyValues.clear)
+
+
+class AsyncShortTerm(AsyncView):
+    """:class:`ShortTermMemory`, with methods to await."""
+
+    store = _awaited(ShortTermMemory.store)
+    retrieve = _awaited(ShortTermMemory.retrieve)
+    touch_access = _awaited(ShortTermMemory.touch_access)
+    refresh_ttl = _awaited(ShortTermMemory.refresh_ttl)
+    list = _awaited(ShortTermMemory.list)
+    exists = _awaited(ShortTermMemory.exists)
+    remove = _awaited(ShortTermMemory.remove)
+    keys = _awaited(ShortTermMemory.keys)
+    clear = _awaited(ShortTermMemory.clear)
+
+
+class AsyncScratchPad(AsyncView):
+    """:class:`ScratchPad`, with methods to await."""
+
+    append = _awaited(ScratchPad.append)
+    read = _awaited(ScratchPad.read)
+    clear = _awaited(ScratchPad.clear)
+
+
+class AsyncSession(AsyncKeyValues):
+    """:class:`SessionMemory`, with methods to await."""
+
+    task_state = _Part(AsyncKeyValues)
+    intermediate_results = _Part(AsyncKeyValues)
+    conversation_context = _Part(AsyncKeyValues)
+    tool_state = _Part(AsyncKeyValues)
+    told = _Part(AsyncKeyValues)
+    scratch_pad = _Part(AsyncScratchPad)
+    short_term = _Part(AsyncShortTerm)
+    append_to_conversation = _awaited(SessionMemory.append_to_conversation)
+    store_scratch_pad = _awaited(SessionMemory.store_scratch_pad)
+    persist = _awaited(SessionMemory.persist)
+    load = _awaited(SessionMemory.load)
+
+
+class AsyncPool(AsyncView):
+    """:class:`Pool`, with methods to await."""
+
+    read = _awaited(Pool.read)
+    write = _awaited(Pool.write)
+    merge = _awaited(Pool.merge)
+    remove = _awaited(Pool.remove)
+    clear = _awaited(Pool.clear)
+    snapshot = _awaited(Pool.snapshot)
+    statistics = _awaited(Pool.statistics)
+    grant = _awaited(Pool.grant)
+    revoke = _awaited(Pool.revoke)
+    public_read = _awaited(Pool.public_read)
+    accessible_by = _awaited(Pool.accessible_by)
+
+
 class AsyncAgentAccess(AsyncView):
-    """The memory that another agent shares, with methods to await; see :class:`AgentAccess`."""
+    """:class:`AgentAccess`, with methods to await."""
 
-    def pool(self, name: str = DEFAULT_NAME, *, team: str | None = None) -> AsyncView:
-        """Return a pool whose methods are awaited; see :meth:`AgentAccess.pool`."""
-        return AsyncView(lambda: self._opened().pool(name, team=team))
+    reader = _Part(AsyncObject)
+    writer = _Part(AsyncObject)
+    contexts = _Part(AsyncContexts)
+    pool = _opens(AsyncPool, AgentAccess.pool)
 
 
-class AsyncMemory:
+class AsyncMemory(AsyncView):
     """:class:`~memory_pipeline.Memory` with methods to await. The work is done in threads.
 
     Attributes:
@@ -62,7 +215,12 @@ class AsyncMemory:
     def __init__(self, uri: str | None = None, **options: Any) -> None:
         """Open the memory in a lake; see :class:`~memory_pipeline.Memory` for the options."""
         self.memory = Memory(uri, **options)
+        super().__init__(lambda: self.memory)
 
+    conversations = _Part(AsyncConversations)
+    facts = _Part(AsyncFacts)
+    contexts = _Part(AsyncContexts)
+    graph = _Part(AsyncGraph)
     add = _awaited(Memory.add)
     search = _awaited(Memory.search)
     context = _awaited(Memory.context)
@@ -77,47 +235,26 @@ class AsyncMemory:
     stats = _awaited(Memory.stats)
     consolidate = _awaited(Memory.consolidate)
     share_with_agent = _awaited(Memory.share_with_agent)
+    retrieve_shared = _awaited(Memory.retrieve_shared)
+    search_shared = _awaited(Memory.search_shared)
     grant = _awaited(Memory.grant)
-    accessible_by = _awaited(Memory.accessible_by)
     revoke = _awaited(Memory.revoke)
     grants = _awaited(Memory.grants)
+    accessible_by = _awaited(Memory.accessible_by)
     access_history = _awaited(Memory.access_history)
     add_to_team = _awaited(Memory.add_to_team)
     remove_from_team = _awaited(Memory.remove_from_team)
-    retrieve_shared = _awaited(Memory.retrieve_shared)
-    search_shared = _awaited(Memory.search_shared)
+    of_agent = _opens(AsyncAgentAccess, Memory.of_agent)
+    session = _opens(AsyncSession, Memory.session)
+    pool = _opens(AsyncPool, Memory.pool)
+    workflow_memory = _opens(AsyncPool, Memory.workflow_memory)
 
-    def of_agent(self, agent: str, user_id: str | None = None) -> AsyncAgentAccess:
-        """Return what another agent shares, with methods to await; see :meth:`Memory.of_agent`."""
-        return AsyncAgentAccess(lambda: self.memory.of_agent(agent, user_id))
-
-    @property
-    def conversations(self) -> AsyncView:
-        """Return the conversations, with methods to await; see :attr:`Memory.conversations`."""
-        return AsyncView(lambda: self.memory.conversations)
-
-    @property
-    def facts(self) -> AsyncView:
-        """Return the facts, with methods to await; see :attr:`Memory.facts`."""
-        return AsyncView(lambda: self.memory.facts)
-
-    @property
-    def contexts(self) -> AsyncView:
-        """Return the contexts, with methods to await; see :attr:`Memory.contexts`."""
-        return AsyncView(lambda: self.memory.contexts)
-
-    @property
-    def graph(self) -> AsyncView:
-        """Return the graph, with methods to await; see :attr:`Memory.graph`."""
-        return AsyncView(lambda: self.memory.graph)
-
-    def session(self, session_id: str = DEFAULT_NAME) -> AsyncView:
-        """Return a session whose methods are awaited; see :meth:`Memory.session`."""
-        return AsyncView(lambda: self.memory.session(session_id))
-
-    def pool(self, name: str = DEFAULT_NAME, **options: str | None) -> AsyncView:
-        """Return a pool whose methods are awaited; see :meth:`Memory.pool` for the options."""
-        return AsyncView(lambda: self.memory.pool(name, **options))
+    def with_now(self, now: When) -> AsyncMemory:
+        """Return this memory at a fixed time; see :meth:`Memory.with_now`."""
+        found = copy(self)
+        found.memory = self.memory.with_now(now)
+        AsyncView.__init__(found, lambda: found.memory)
+        return found
 
     def wrap(self, client: Client, **options: Any) -> Client:
         """Return a chat client with memory; see :meth:`Memory.wrap`."""

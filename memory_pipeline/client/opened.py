@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, wraps
+from inspect import getmembers, isfunction, isroutine, signature
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from memory_pipeline.domain.conversations import audience_in
 from memory_pipeline.domain.periods import Calendar
@@ -19,8 +20,10 @@ from memory_pipeline.settings import Settings
 from memory_pipeline.writer import MemoryWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from os import PathLike
 
+    from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.models.factory import Models
 
@@ -28,6 +31,42 @@ if TYPE_CHECKING:
 def clock() -> datetime:
     """Return the current time, UTC."""
     return datetime.now(UTC)
+
+
+class AtTime:
+    """A memory, or a part of it, whose methods have another current time, unless a call has its own `now`."""
+
+    def __init__(self, part: object, now: datetime) -> None:
+        self._part, self._now = part, now
+
+    def __getattr__(self, name: str) -> Any:
+        return _at(getattr(self._part, name), self._now)
+
+
+def _at(value: Any, now: datetime) -> Any:
+    if _has_time(type(value)):
+        return AtTime(value, now)
+    if not isroutine(value):
+        return value
+
+    @wraps(value)
+    def call(*given: Any, **named: Any) -> Any:
+        if _takes_now(value) and named.get("now") is None:
+            named["now"] = now
+        return _at(value(*given, **named), now)
+
+    return call
+
+
+def _has_time(cls: type) -> bool:
+    """Return whether a class is a part of the memory: a public method takes the current time, or opens such parts."""
+    public = [one for name, one in getmembers(cls, isfunction) if not name.startswith("_")]
+    return hasattr(cls, "pool") or any(map(_takes_now, public))
+
+
+def _takes_now(method: Callable[..., object]) -> bool:
+    now = signature(method).parameters.get("now")
+    return now is not None and now.default is None
 
 
 class OpenedMemory:
@@ -72,6 +111,16 @@ class OpenedMemory:
         self._uri = uri
         self._timezone = timezone
         self._given_embedder = embedder
+
+    def with_now(self, now: When) -> Self:
+        """Return this memory at a fixed time: it is the `now` of all methods that take one, also of its parts.
+
+        A `now` that is given to a method comes first. A client of :meth:`Memory.wrap` goes by the clock.
+
+        Raises:
+            InputError: `now` is not a time with its zone.
+        """
+        return cast("Self", AtTime(self, Calendar().moment("now", now)))
 
     @cached_property
     def lake(self) -> Lake:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_type
 
 import pytest
 
 from memory_pipeline import AsyncMemory, Memory
+from memory_pipeline.client import async_memory as views
+from memory_pipeline.client.conversations import Conversations
+from memory_pipeline.client.facts import FactStore
+from memory_pipeline.client.sharing import Pool
 from memory_pipeline.client.tiers import TierValue
+from memory_pipeline.domain.memories.record import DurableMemory
 from memory_pipeline.errors import AccessDeniedError, InputError
+from memory_pipeline.graph import Graph
+from memory_pipeline.graph.graph import Facts
+from memory_pipeline.memories.contexts import Contexts
+from memory_pipeline.sessions.views import KeyValues, ScratchPad, SessionMemory, ShortTermMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -219,3 +229,64 @@ def test_the_verbs_can_be_awaited(root: str) -> None:
         return [*found, await pool.accessible_by("C"), await a.read("city", tier="short_term")]
 
     assert asyncio.run(used()) == [1, True, 0, True, TierValue("short_term", "Porto")]
+
+
+def test_a_memory_at_a_fixed_time_answers_as_its_calls_with_that_time(root: str) -> None:
+    memory = Memory(root, user_id="anna")
+    then, later = memory.with_now(NOW), memory.with_now(after(86_400))
+    assert (said := then.add("I moved to Porto.").conversation_id).startswith("2026-03-02T09:00")
+    tea = then.remember("Anna likes tea.")
+    later.writer.update(tea, "Anna likes coffee.")
+    then.contexts.create("trip")
+    then.session("s1").short_term.store("k", 1)
+    then.pool("board").write("k", 1, ttl=60)
+    agent(root, "B", user_id="anna").with_now(NOW).share_with_agent("default", "k", 1)
+    assert [one.created_at.replace(microsecond=0) for one in memory.contexts.list()] == [NOW]
+    assert [one.last_at for one in later.conversations.list(active_within=timedelta(days=1))] == [NOW]
+    assert [then.session("s1").short_term.exists("k"), later.session("s1").short_term.exists("k")] == [True, False]
+    assert [then.pool("board").read("k"), later.pool("board").read("k")] == [1, None]
+    assert [then.retrieve_shared("B", "k"), later.retrieve_shared("B", "k")] == [1, None]
+    for fixed, at, drink in ((then, NOW, "tea"), (later, after(86_400), "coffee")):
+        found = fixed.reader.memories.list()
+        assert found == memory.reader.memories.list(now=at)
+        assert f"Anna likes {drink}." in [one.content for one in found]
+    assert then.search("Porto", now=after(-864_000)) == []  # a call has its own
+    assert later.search("Porto")[0].conversation_id == said
+    assert [hit.conversation_id for hit in asyncio.run(AsyncMemory(root, user_id="anna").with_now(NOW).search("Porto"))]
+    assert then.with_now(after(86_400)).session("s1").short_term.keys() == []
+    with pytest.raises(InputError, match="now 'yesterday'"):
+        memory.with_now("yesterday")
+
+
+async def _typed(memory: AsyncMemory) -> None:
+    """Mypy checks these types. Nobody calls it."""
+    assert_type(await memory.facts.facts_about("Anna"), list[DurableMemory])
+    assert_type(await memory.pool("board").snapshot(), tuple[dict[str, Any], int])
+    assert_type(await memory.session("s1").short_term.touch_access("k"), int)
+    assert_type(await memory.of_agent("A").contexts.get("c", "k"), DurableMemory | None)
+    assert_type(await memory.graph.facts_about("Anna"), Facts)
+    assert_type(await memory.conversations.prune(timedelta(1)), int)
+    await memory.session("s1").store("k", 1, life=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("view", "part"),
+    [
+        (AsyncMemory, Memory),
+        (views.AsyncConversations, Conversations),
+        (views.AsyncFacts, FactStore),
+        (views.AsyncContexts, Contexts),
+        (views.AsyncGraph, Graph),
+        (views.AsyncSession, SessionMemory),
+        (views.AsyncKeyValues, KeyValues),
+        (views.AsyncShortTerm, ShortTermMemory),
+        (views.AsyncScratchPad, ScratchPad),
+        (views.AsyncPool, Pool),
+    ],
+)
+def test_every_method_can_be_awaited(view: type, part: type) -> None:
+    def methods(cls: type) -> set[str]:
+        return {name for name, one in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")}
+
+    left_out = {"new_conversation_id"} | ({"joining"} if part is Graph else set())
+    assert methods(part) - left_out <= methods(view)

@@ -43,25 +43,16 @@ def memory(root: str, agent: str, user_id: str | None = None) -> Memory:
 @pytest.fixture
 def shared(shared_folder: SharedFolder, root: str) -> str:
     """A lake in which agent A lets agent B write to its own memory, and read that of Anna."""
-<<<<<<< HEAD
 
     def fill(folder: Path) -> None:
         a = memory(str(folder), "A")
         a.add("The code of the vault is 4711.", conversation_id="c")
         a.remember("The vault was built by Doctor Silva.")
-        a.share_with_agent("B", level="write")
-        a.share_with_agent("B", user_id="anna")
+        a.grant("B", level="write")
+        a.grant("B", user_id="anna")
         memory(str(folder), "A", "anna").remember("Anna likes figs.")
 
     shutil.copytree(shared_folder("access-log", fill), root)
-=======
-    a = memory(root, "A")
-    a.add("The code of the vault is 4711.", conversation_id="c")
-    a.remember("The vault was built by Doctor Silva.")
-    a.grant("B", level="write")
-    a.grant("B", user_id="anna")
-    memory(root, "A", "anna").remember("Anna likes figs.")
->>>>>>> ef81f5d (Share one value with an agent, grant a pool alone, consolidate a session; what shares a whole memory is grant)
     return root
 
 
@@ -129,7 +120,7 @@ Memory(sys.argv[1], workspace_id="acme", agent_id="B").search_shared("code of th
 def test_a_read_is_in_the_mart_after_a_run(shared: str, models: Models) -> None:
     lake = Lake(shared)
     b = memory(shared, "B")
-    b.retrieve_shared("code of the vault", "A")
+    b.search_shared("code of the vault", "A")
     b.lake.access_log.flush()
     list(run_all(lake, models, NOW))
     [row] = Warehouse(lake).query("shared_access").to_pylist()
