@@ -14,7 +14,9 @@ from filelock import FileLock
 
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import Models, default_models
+from memory_pipeline_tests import oracle
 from memory_pipeline_tests.effort import load_profile
+from memory_pipeline_tests.openai_server import OpenAIServer
 from memory_pipeline_tests.s3_server import S3Server
 
 if TYPE_CHECKING:
@@ -138,6 +140,14 @@ def s3_root(s3_server: S3Server) -> Iterator[str]:
     """The address of a lake on S3 that does not exist yet. The environment names the server during the test."""
     with s3_server.in_environment():
         yield s3_server.new_root()
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    """A server for models, which answers from the oracle unless a test says otherwise."""
+    with OpenAIServer() as server:
+        server.answer = oracle.answer
+        yield server
 
 
 @pytest.fixture(scope="session")

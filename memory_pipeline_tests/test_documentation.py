@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -185,13 +186,12 @@ def test_links_lead_to_files_and_headings_that_exist(document: Path) -> None:
 def anchors_of(document: Path) -> set[str]:
     """Return the anchors that GitHub gives to the headings of a page."""
     prose = re.sub(r"^```.*?^```$", "", text_of(document), flags=re.MULTILINE | re.DOTALL)
-    anchors: set[str] = set()
+    anchors: Counter[str] = Counter()
     for heading in re.findall(r"^#{1,6} (.+)$", prose, re.MULTILINE):
         title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
         anchor = re.sub(r"[^\w\- ]", "", title).replace(" ", "-")
-        repeats = sum(1 for known in anchors if re.fullmatch(rf"{re.escape(anchor)}(-\d+)?", known))
-        anchors.add(f"{anchor}-{repeats}" if repeats else anchor)
-    return anchors
+        anchors[anchor] += 1
+    return {f"{one}-{repeat}" if repeat else one for one, count in anchors.items() for repeat in range(count)}
 
 
 def test_files_that_the_contributing_page_names_exist() -> None:

@@ -12,6 +12,7 @@ import pytest
 from memory_pipeline.lake import Lake
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import conversation
+from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.openai_server import OpenAIServer
 from memory_pipeline_tests.refusing_network import RefusingNetwork
 from memory_pipeline_tests.ui.deployment import REPOSITORY, prepare_home, running_dagster
@@ -94,11 +95,11 @@ def test_commands_reach_nothing(root: str, tmp_path: Path, network: RefusingNetw
     assert network.attempts() == []
 
 
-@pytest.mark.parametrize("settings", [".env", "dagster.yaml", None])
+@pytest.mark.parametrize("settings", [".env", "dagster.yaml", None] if IS_THOROUGH else [".env"])
 def test_web_server_and_daemon_reach_nothing_with_either_setting(
     settings: str | None, root: str, tmp_path: Path, network: RefusingNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without both Dagster sends telemetry, so that this test can fail."""
+    """Without both Dagster sends telemetry, so that this test can fail. `defs/test_locations.py` has `dagster.yaml`."""
     for name, value in network.variables.items():
         monkeypatch.setenv(name, value)
     home, folder = tmp_path / "home", tmp_path / "folder"

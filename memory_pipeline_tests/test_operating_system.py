@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from memory_pipeline.lake.sql import worker
+from memory_pipeline_tests.effort import IS_THOROUGH
 
 #: Windows opens no path of more characters by default, including the folder of the lake.
 LONGEST_PATH = 260
@@ -18,7 +19,7 @@ RESERVED = 60
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)
 
 
-@pytest.mark.parametrize(("platform", "reason"), [("win32", None), ("darwin", "cache")])
+@pytest.mark.parametrize(("platform", "reason"), [("win32", None), ("darwin", "cache")][: 2 if IS_THOROUGH else 1])
 def test_a_fresh_interpreter_without_the_functions_of_linux_runs_the_whole_chain(
     platform: str, reason: str | None, tmp_path: Path
 ) -> None:

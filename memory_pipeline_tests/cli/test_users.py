@@ -71,6 +71,7 @@ def test_every_command_about_the_memory_of_an_agent_takes_a_user() -> None:
     assert {name for name, names in options.items() if "agent_id" in names and "user_id" not in names} <= WITHOUT
 
 
+@pytest.mark.parametrize("users", ["processed"], indirect=True)
 @pytest.mark.parametrize("command", READING, ids=lambda command: " ".join(command[:2]))
 @pytest.mark.usefixtures("users")
 def test_a_user_is_shown_the_own_pin_and_no_other(command: list[str]) -> None:
@@ -90,6 +91,7 @@ def test_the_group_is_seen_by_its_members_and_the_agents_own_memory_by_all() -> 
         assert (IN_GROUP in found) == (user in GROUP)
 
 
+@pytest.mark.parametrize("users", ["processed"], indirect=True)
 @pytest.mark.usefixtures("users")
 def test_an_id_of_another_user_finds_nothing() -> None:
     [memory] = [one for one in read("memories", "list", *for_user("anna")) if "safe" in one["content"]]

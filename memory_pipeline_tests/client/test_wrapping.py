@@ -104,19 +104,15 @@ def test_nothing_is_told_twice_in_a_conversation(memory: Memory, server: OpenAIS
     ]  # fmt: skip
 
 
-def test_nothing_is_told_twice_by_two_processes(memory: Memory, server: OpenAIServer) -> None:
+def test_nothing_is_told_twice_in_a_conversation_that_another_object_continues(
+    memory: Memory, server: OpenAIServer, client: openai.OpenAI
+) -> None:
     memory.add(["I moved to Porto.", "My sister is called Ines."])
-    script = (
-        "import json, sys, openai; from memory_pipeline import Memory; root, url, messages = sys.argv[1:]\n"
-        "client = openai.OpenAI(base_url=url, api_key='k')\n"
-        "chat = Memory(root, user_id='anna').wrap(client, conversation_id='chat')\n"
-        "chat.chat.completions.create(model='m', messages=json.loads(messages))\n"
-    )
     talk: list[Any] = []
     for text in ("Where do I live? I like figs.", "Where do I live: Porto? And who likes figs?"):
         talk.append(user(text))
-        given = [memory.lake.storage.uri, server.base_url, json.dumps(talk)]
-        subprocess.run([sys.executable, "-c", script, *given], check=True)
+        chat = Memory(memory.lake.storage.uri, user_id="anna").wrap(client, conversation_id="chat")
+        say(chat, *talk)
         talk.append({"role": "assistant", "content": "Noted."})
     first, second = prompts(server)
     assert "I moved to Porto" in first[0]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memory_pipeline.models.factory import Models
+    from memory_pipeline_tests.conftest import CopiedLake
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 TALKS = [
@@ -302,12 +303,7 @@ def test_marts_are_built_in_one_step_and_report_metadata(definitions: dg.Definit
         assert base["bytes"] > 0
         again = mart_events(materialize(definitions, instance, "memory_growth"))
         assert not any(numbers["changed"] for numbers in again.values())
-
-
-def test_a_single_mart_can_be_built(definitions: dg.Definitions) -> None:
-    node = definitions.resolve_assets_def("memory_growth")
-    with dg.DagsterInstance.ephemeral() as instance:
-        materialize(definitions, instance, "messages", periods=["2024-01-15T08", "2024-01-15T11"])
+        node = definitions.resolve_assets_def("memory_growth")
         done = dg.materialize([node], instance=instance, selection=["memory_growth"], run_config=QUIET)
         assert set(mart_events(done)) == {"memory_growth"}
 
@@ -341,11 +337,21 @@ def test_the_workspace_loads_the_module_that_builds_them(monkeypatch: pytest.Mon
     assert isinstance(importlib.import_module(origin.location_name).defs, dg.Definitions)
 
 
-def test_the_retention_job_runs_without_retention_and_reports_deletions(root: str, models: Models) -> None:
-    lake = Lake(root)
-    write(lake, *TALKS)
-    run(lake, models)
-    job = build_definitions(Settings(root, START), models).resolve_job_def("expire_memory")
+@pytest.fixture
+def processed(copied: CopiedLake, models: Models) -> Lake:
+    """A lake whose tables have been written for each conversation."""
+
+    def fill(folder: Path) -> None:
+        for talk in TALKS:
+            write(Lake(str(folder)), talk)
+            run(Lake(str(folder)), models)
+
+    return copied("defs-assets", fill)
+
+
+def test_the_retention_job_runs_without_retention_and_reports_deletions(processed: Lake, models: Models) -> None:
+    lake = processed
+    job = build_definitions(Settings(lake.storage.uri, START), models).resolve_job_def("expire_memory")
     with dg.DagsterInstance.ephemeral() as instance:
         assert job.execute_in_process(instance=instance, run_config=QUIET).success
         assert lake.journal.pending() == []
@@ -356,13 +362,10 @@ def test_the_retention_job_runs_without_retention_and_reports_deletions(root: st
     assert {record.partition_key for record in daily} == {"2024-01-15", "2024-01-31"}
 
 
-def test_the_retention_job_deletes_old_files_without_retention_and_counts_them(root: str, models: Models) -> None:
-    lake = Lake(root)
-    for talk in TALKS:
-        write(lake, talk)
-        run(lake, models)
+def test_the_retention_job_deletes_old_files_without_retention_and_counts_them(processed: Lake, models: Models) -> None:
+    lake = processed
     lake.storage.write(CONFIGURATION, b"defaults: {retention: {plan: nonsense}}")
-    job = build_definitions(Settings(root, START), models).resolve_job_def("expire_memory")
+    job = build_definitions(Settings(lake.storage.uri, START), models).resolve_job_def("expire_memory")
     config = QUIET | {"ops": {"vacuum": {"config": {"older_than_minutes": 0}}}}
     with dg.DagsterInstance.ephemeral() as instance:
         done = job.execute_in_process(instance=instance, run_config=config, raise_on_error=False)

@@ -32,6 +32,7 @@ from memory_pipeline.settings import PLANS_RANGES, Settings
 from memory_pipeline.steps.results import RunResult
 from memory_pipeline.steps.scheduling.request_log import Request
 from memory_pipeline_tests.building import NOW, START, conversation, hours, write
+from memory_pipeline_tests.refusing_network import RefusingNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,7 +87,8 @@ def answers(port: int) -> bool:
         return one.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_one_daemon_computes_the_hours_of_two_lakes(tmp_path: Path) -> None:
+def test_one_daemon_computes_the_hours_and_days_of_two_lakes_and_reaches_no_other_machine(tmp_path: Path) -> None:
+    network = RefusingNetwork(tmp_path / "network")
     home = tmp_path / "home"
     home.mkdir()
     shutil.copy(DEPLOYMENT, home / "dagster.yaml")
@@ -105,14 +107,18 @@ def test_one_daemon_computes_the_hours_of_two_lakes(tmp_path: Path) -> None:
         for name, port in ports.items():
             command = ("dagster", "code-server", "start", "-m", "memory_pipeline.definitions", "-h", "127.0.0.1")
             variables = {"MEMORY_PIPELINE_ROOT": lakes[name].storage.uri, "MEMORY_PIPELINE_LOCATION": name}
+            variables |= network.variables
             stack.enter_context(running(name, home, *command, "-p", str(port), **variables))
         wait_for(lambda: all(map(answers, ports.values())), home)
-        stack.enter_context(running("daemon", home, "dagster._daemon", "run", "-w", str(workspace)))
+        stack.enter_context(
+            running("daemon", home, "dagster._daemon", "run", "-w", str(workspace), **network.variables)
+        )
         entries = {name: lake.ledger for name, lake in lakes.items()}
         wait_for(
             lambda: all(
-                {at[:13] for at in TIMES[name]} <= ledger.entries(index_asset(Grain.WORKING)).keys()
+                {at[:length] for at in TIMES[name]} <= ledger.entries(index_asset(grain)).keys()
                 for name, ledger in entries.items()
+                for grain, length in ((Grain.WORKING, 13), (Grain.DAILY, 10))
             ),
             home,
         )
@@ -133,6 +139,7 @@ def test_one_daemon_computes_the_hours_of_two_lakes(tmp_path: Path) -> None:
         assert {f"{name}_memory_working" for name in TIMES} <= set(instance.event_log_storage.get_concurrency_keys())
     for lake in lakes.values():
         assert lake.journal.pending() == []
+    assert network.attempts() == []
 
 
 @pytest.mark.parametrize("is_range", [True, False])

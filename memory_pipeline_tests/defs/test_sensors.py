@@ -145,7 +145,7 @@ def test_failed_hours_are_retried_without_limit_and_reported_as_failing(ticking:
 
 
 def test_a_failing_hour_does_not_delay_others(ticking: Ticking) -> None:
-    bad, count = "2024-05-02T09", 72 if IS_THOROUGH else 24
+    bad, count = "2024-05-02T09", 72 if IS_THOROUGH else 13
     write(ticking.lake, *(talk(FIRST + timedelta(hours=n)) for n in range(count)))
     made: set[str] = set()
     for _ in range(200):

@@ -43,9 +43,13 @@ INSERT Anna|also_known_as|Annie
 INSERT Bruno|likes|Anna"""
 
 
-@pytest.fixture
-def graph(lake: Lake) -> Graph:
-    """A graph with committed, pending and ended facts about Anna."""
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    """A graph with committed, pending and ended facts about Anna. Tests only read it."""
+    return graph_in(Lake(str(tmp_path_factory.mktemp("graph"))))
+
+
+def graph_in(lake: Lake) -> Graph:
     land(lake, {ACME: operations_in(SAID, ["m1"], hour(0))})
     write_edits(
         lake, "INSERT Annie | lives_in | Rome", "DELETE Anna | likes | tea", "INSERT Anna | likes | figs", at=hour(2)
@@ -86,7 +90,7 @@ def test_facts_at_a_past_time(graph: Graph, after: float, expected: set[str]) ->
 def test_facts_at_any_time_equal_those_of_the_model(lake: Lake) -> None:
     lake.ensure()
     lake.storage.write(CONFIGURATION, DECLARING)
-    parts = {Scope("acme", f"a{number}"): part for number, part in enumerate(cut("times", 40, PLAIN))}
+    parts = {Scope("acme", f"a{number}"): part for number, part in enumerate(cut("times", 15, PLAIN))}
     land(lake, {scope: landed for scope, (landed, _) in parts.items()})
     for scope, (landed, files) in parts.items():
         every = [*landed, *(one for file in files for one in file)]
@@ -284,7 +288,8 @@ FACTS = (
 )
 
 
-def test_sql_queries_the_newest_state(lake: Lake, graph: Graph, tmp_path: Path) -> None:
+def test_sql_queries_the_newest_state(lake: Lake, tmp_path: Path) -> None:
+    graph = graph_in(lake)
     assert " ".join(graph.query("SELECT * FROM facts").columns) == FACTS
     assert " ".join(graph.query("SELECT * FROM history").columns) == FACTS
     answer = graph.query("SELECT * FROM entities WHERE id = 'anna'")

@@ -14,6 +14,7 @@ from memory_pipeline.graph.joined import JoinedGraphs
 from memory_pipeline.graph.state import GraphOverlay
 from memory_pipeline.lake import Lake
 from memory_pipeline_tests.building import ACME
+from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.graph.line_edits import Waiting, hour, land, lines, operations_in
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ PENDING = st.sets(st.sampled_from(SCOPES))
 FACTS = st.tuples(NAMES, st.sampled_from(["likes", "knows"]), NAMES)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(said=st.lists(st.tuples(st.integers(0, 2), FACTS), min_size=1, max_size=12), pending=PENDING)
 def test_joined_graphs_equal_one_graph_of_all(
     said: list[tuple[int, tuple[str, str, str]]], pending: set[Scope], tmp_path_factory: pytest.TempPathFactory

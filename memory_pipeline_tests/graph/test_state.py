@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.graph.operations import Operation
 
 #: Histories that are compared in one test, which share two lakes.
-CHUNK = 25
+CHUNK = 15
 #: Chunks of histories without and with aliases. The others take too long for every run.
-PLAIN_CHUNKS, NAMING_CHUNKS = (12, 4) if IS_THOROUGH else (2, 1)
+PLAIN_CHUNKS, NAMING_CHUNKS = (12, 4) if IS_THOROUGH else (1, 1)
 Parts = tuple[list["Operation"], list[list["Operation"]]]
 
 

@@ -23,8 +23,11 @@ from memory_pipeline_tests.building import ACME, START, run
 from memory_pipeline_tests.effort import examples
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from memory_pipeline.memories.contexts import Contexts
     from memory_pipeline.memories.search import MemorySearch
+    from memory_pipeline_tests.conftest import CopiedLake
 
 NOON = datetime(2024, 1, 15, 12, tzinfo=UTC)
 THREE = {"restart": "Restart the mill on Mondays.", "pause": "Pause before a retry.", "mail": "Answer mails at nine."}
@@ -40,13 +43,16 @@ def memories(root: str) -> MemorySearch:
 
 
 @pytest.fixture
-def contexts(root: str) -> Contexts:
+def contexts(copied: CopiedLake) -> Contexts:
     """A knowledge base with three entries."""
-    contexts = MemoryWriter(Lake(root), ACME, START).contexts
-    contexts.create("runbooks", "knowledge_base", "How we run the mill.", now=NOON)
-    for key, text in THREE.items():
-        contexts.put("runbooks", key, text, now=NOON)
-    return contexts
+
+    def fill(folder: Path) -> None:
+        contexts = MemoryWriter(Lake(str(folder)), ACME, START).contexts
+        contexts.create("runbooks", "knowledge_base", "How we run the mill.", now=NOON)
+        for key, text in THREE.items():
+            contexts.put("runbooks", key, text, now=NOON)
+
+    return MemoryWriter(copied("memories-contexts", fill), ACME, START).contexts
 
 
 def entries(memories: MemorySearch, **options: Any) -> dict[str | None, str]:
@@ -119,7 +125,7 @@ _EDITS = st.fixed_dictionaries(
 
 
 @given(st.lists(_EDITS, max_size=3), st.lists(_EDITS, min_size=1, max_size=3))
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 def test_p4_a_restore_brings_back_all_fields(before: list[dict[str, Any]], after_it: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as root:
         writer = MemoryWriter(Lake(root), ACME, START)
@@ -274,9 +280,8 @@ def test_p4_consolidation_leaves_entries_alone(contexts: Contexts, memories: Mem
                 if event.is_consolidation]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("method", "arguments", "says"),
-    [
+def test_invalid_arguments_are_named(contexts: Contexts) -> None:
+    invalid: list[tuple[str, list[Any], str]] = [
         ("create", ["x", "folder"], "type 'folder' is unknown; accepted: agent_memory, knowledge_base"),
         ("create", ["runbooks", "tool_cache"], "context 'runbooks' exists and has the type knowledge_base"),
         ("create", ["contexts"], "name 'contexts' is reserved"),
@@ -295,12 +300,11 @@ def test_p4_consolidation_leaves_entries_alone(contexts: Contexts, memories: Mem
         ("snapshot", ["runbooks", " "], "label ' ' is not valid"),
         ("restore", ["runbooks", "best"], "context 'runbooks' has no snapshot 'best'; it has: good"),
         ("restore", ["notes", "best"], "context 'notes' is unknown"),
-    ],
-)
-def test_invalid_arguments_are_named(contexts: Contexts, method: str, arguments: list[str], says: str) -> None:
+    ]
     contexts.snapshot("runbooks", "good", now=after(1))
-    with pytest.raises(InputError, match=says):
-        getattr(contexts, method)(*arguments)
+    for method, arguments, says in invalid:
+        with pytest.raises(InputError, match=says):
+            getattr(contexts, method)(*arguments)
     assert list(contexts.snapshots("runbooks")) == ["good"]
 
 

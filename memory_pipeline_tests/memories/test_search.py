@@ -36,6 +36,9 @@ def reader_of(lake: Lake) -> MemoryReader:
     return MemoryReader(lake, ACME, default_models().embedder)
 
 
+HALF = pytest.mark.parametrize("memories", ["half"], indirect=True)
+
+
 @pytest.fixture(params=["landed", "pending", "half"])
 def memories(request: pytest.FixtureRequest, tmp_path: Path) -> MemorySearch:
     lake = Lake(str(tmp_path))
@@ -74,8 +77,7 @@ def test_a_memory_that_lands_during_one_read_is_found_by_its_next_search(lake: L
         assert len(memories.search("depot", 100, now=until)) == (4 if until is None else 3)
 
 
-@pytest.mark.parametrize("name", ["memory_class", "outcome_success", "source_type"])
-def test_p17_each_filter_selects_what_was_said_so(memories: MemorySearch, tmp_path: Path, name: str) -> None:
+def test_p17_each_filter_selects_what_was_said_so(memories: MemorySearch, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     makers = (None, "user", "system", "tool", "workflow", "agent")
     more = [
@@ -90,12 +92,14 @@ def test_p17_each_filter_selects_what_was_said_so(memories: MemorySearch, tmp_pa
     write(lake, *more)
     every = memories.list(limit=100)
     assert len(every) == 37
-    values = {getattr(one, name) for one in every} - {None}
-    assert len(values) == (5 if name == "source_type" else 2)
-    for value in values:
-        expected = {one.id for one in every if getattr(one, name) == value}
-        assert {one.memory.id for one in memories.search("depot", 100, **{name: value})} == expected
-        assert {one.id for one in memories.list(**{name: value})} == expected
+    for name, count in (("memory_class", 2), ("outcome_success", 2), ("source_type", 5)):
+        values: set[Any] = {getattr(one, name) for one in every} - {None}
+        assert len(values) == count
+        for value in values:
+            filters: dict[str, Any] = {name: value}
+            expected = {one.id for one in every if getattr(one, name) == value}
+            assert {one.memory.id for one in memories.search("depot", 100, **filters)} == expected
+            assert {one.id for one in memories.list(**filters)} == expected
     made_by = {one.content: one.source_type.value for one in every}
     assert (made_by[spoken.changes.content or ""], made_by["The None found depot 0."]) == ("user", "agent")
 
@@ -109,37 +113,32 @@ def test_p17_memories_are_found_by_a_vector_of_the_callers(memories: MemorySearc
     assert {one.memory.id for one in memories.search("", 100, vector=vector, outcome_success=False)} == FAILED
 
 
-@pytest.mark.parametrize(
-    ("vector", "says"),
-    [
+@HALF
+def test_p17_a_vector_of_the_wrong_dimension_is_refused(memories: MemorySearch) -> None:
+    invalid: list[tuple[Any, str]] = [
         ([0.5] * 3, "vector has 3 dimensions; the lake's embedder has 384"),
         ([[0.5] * 384], "vector has 1 × 384 dimensions; the lake's embedder has 384"),
         ([0.0] * 384, "expected finite numbers, not all zero"),
         ([float("nan")] * 384, "expected finite numbers"),
         (["a"] * 384, "is not accepted; expected 384 numbers"),
-    ],
-)
-def test_p17_a_vector_of_the_wrong_dimension_is_refused(memories: MemorySearch, vector: Any, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        memories.search("depot", vector=vector)
+    ]
+    for vector, says in invalid:
+        with pytest.raises(InputError, match=says):
+            memories.search("depot", vector=vector)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "says"),
-    [
+@HALF
+def test_an_invalid_filter_is_named(memories: MemorySearch) -> None:
+    invalid: list[tuple[str, Any, str]] = [
         ("outcome_success", "no", "outcome_success 'no' is not accepted; expected true or false"),
         ("source_type", "cron", "source_type 'cron' is unknown; accepted: user, system, tool, workflow, agent"),
         ("memory_class", "learned", "memory_class 'learned' is unknown; accepted: factual, experiential"),
-    ],
-)
-def test_an_invalid_filter_is_named(memories: MemorySearch, name: str, value: Any, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        memories.search("depot", **{name: value})
-    with pytest.raises(InputError, match=says):
-        memories.list(**{name: value})
-
-
-def test_an_unknown_filter_is_a_programming_error(memories: MemorySearch) -> None:
+    ]
+    for name, value, says in invalid:
+        with pytest.raises(InputError, match=says):
+            memories.search("depot", **{name: value})
+        with pytest.raises(InputError, match=says):
+            memories.list(**{name: value})
     with pytest.raises(TypeError, match="unexpected argument 'title'"):
         memories.list(title="depot")  # type: ignore[call-arg]  # on purpose
 

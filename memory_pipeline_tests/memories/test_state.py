@@ -218,7 +218,7 @@ def happenings(draw: st.DrawFn) -> list[MemoryEvent]:
     return events
 
 
-@settings(deadline=None, max_examples=examples(25))
+@settings(deadline=None, max_examples=examples(10))
 @given(happenings(), st.data())
 def test_the_state_is_the_fold_of_all_committed_and_pending_events(
     tmp_path_factory: pytest.TempPathFactory, events: Sequence[MemoryEvent], data: st.DataObject

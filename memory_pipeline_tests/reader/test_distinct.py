@@ -22,16 +22,7 @@ from memory_pipeline_tests.reader.injecting import SAID, TEXTS, ask, injected, p
 from memory_pipeline_tests.reader.ways import make_hours
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from memory_pipeline.lake import Lake
-
-
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    with OpenAIServer() as server:
-        server.answer = oracle.answer
-        yield server
 
 
 def distinct_texts(*parts: Recalled) -> list[str]:

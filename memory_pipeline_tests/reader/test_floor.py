@@ -10,6 +10,7 @@ import pytest
 from memory_pipeline import Memory
 from memory_pipeline.errors import InputError
 from memory_pipeline.reader.packing.recall import fitting
+from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.reader.injecting import recalled
 from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, keep, readers, talk
 
@@ -48,7 +49,7 @@ def ways(shared_folder: SharedFolder, models: Models) -> dict[str, MemoryReader]
     return readers(shared_folder("reader-floor", lambda folder: keep(folder, models, TALKS)), models)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WAYS if IS_THOROUGH else ["held", "disk and tail"])
 def test_prompts_about_something_else_get_nothing_and_searches_show_the_best(
     ways: dict[str, MemoryReader], way: str
 ) -> None:

@@ -36,7 +36,7 @@ TALKS = [
     talk("letter", "2024-01-16T09:00", Said("Cleo", "I bought a zebra. I sold a zebra. I painted a zebra in May.")),
 ]
 MESSAGES = PARCELS + STORMS + 1
-QUERIES = ["zebra", "zebra parcel 7", "the"]
+QUERIES = ["zebra parcel 7", "the"]
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,7 @@ def test_a_blank_query_shows_the_newest(ways: dict[str, MemoryReader], newest: d
 
 @pytest.mark.parametrize("query", ODD, ids=lambda query: ascii(query[:12]))
 def test_any_query_ranks_all_memories(ways: dict[str, MemoryReader], query: str) -> None:
-    for way in ("held", "tail", "disk"):
+    for way in ("held", "disk and tail"):
         started = time.perf_counter()
         hits = search(ways[way], query)
         assert time.perf_counter() - started < 20
@@ -100,18 +100,15 @@ def test_any_query_ranks_all_memories(ways: dict[str, MemoryReader], query: str)
         *[(query, "昨日") for query in ("東京", "花子", "東京へ")],
         *[(query, "SELECT") for query in ("'; DROP TABLE facts; --", "select * from facts", "SELECT")],
         ("bike 🚲", "My bike"),
+        ("🚲", "My bike"),
     ],
     ids=ascii,
 )
 def test_words_are_found_in_any_script_case_and_accent(ways: dict[str, MemoryReader], query: str, first: str) -> None:
-    for way in ("held", "tail", "disk"):
+    for way in ("held", "disk and tail"):
         hits = search(ways[way], query)
         assert (hits[0].content.partition(": ")[2].startswith(first), way) == (True, way)
         assert hits[0].score > hits[1].score
-
-
-def test_an_emoji_is_found(ways: dict[str, MemoryReader]) -> None:
-    assert search(ways["held"], "🚲")[0].content == "Anna: My bike 🚲 is red."
 
 
 @pytest.mark.parametrize("text", ["x" * 1_000_000, "Where is Bruno? " * 62_500, "\x00" * 1_000_000, "日本" * 500_000])
@@ -135,7 +132,7 @@ def test_broken_unicode_is_refused(ways: dict[str, MemoryReader], text: str) -> 
 @settings(max_examples=examples(25), deadline=None)
 @given(st.text(st.characters(codec=None), max_size=40) | st.text("'\"\\;-*()~^:&|+ %_aporto", max_size=20))
 def test_every_query_is_answered_or_rejected(ways: dict[str, MemoryReader], query: str) -> None:
-    for way in ("held", "tail", "disk"):
+    for way in ("held", "disk and tail"):
         try:
             assert len(search(ways[way], query)) == EVERYTHING
         except InputError:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.text.ranking import WEIGHTS
 from memory_pipeline.errors import InputError
-from memory_pipeline_tests.effort import examples
+from memory_pipeline_tests.effort import IS_THOROUGH, examples
 from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, keep, readers, talk
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def test_filters_find_and_count_the_same_in_memory_in_pending_entries_and_on_dis
     ("options", "expected"),
     [
         (options, expected)
-        for options, expected in EXPECTED
+        for options, expected in EXPECTED[:: 1 if IS_THOROUGH else 3]
         if not {"kind", "conversation_id", "minimum_days_ago", "maximum_days_ago"} & options.keys()
     ],
     ids=_id,
@@ -249,7 +249,7 @@ NAMES = ["Anna Lee", "Bruno", "Joanna", "Sean", "O'Brien", "User", "Agent", "Ber
 times = st.integers(0, 8 * 24 * 60).map(lambda minutes: datetime(2024, 1, 9, tzinfo=UTC) + timedelta(minutes=minutes))
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     since=st.none() | times,
     until=st.none() | times | times.map(datetime.date),

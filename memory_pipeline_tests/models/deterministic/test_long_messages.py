@@ -82,7 +82,7 @@ UNITS = (
 def _texts() -> list[str]:
     """Return the repeated pieces: each unit, and some mixtures."""
     mixed = random.Random(1)
-    return [*UNITS, *("".join(mixed.sample(UNITS, 3)) for _ in range(400 if IS_THOROUGH else 10))]
+    return [*UNITS, *("".join(mixed.sample(UNITS, 3)) for _ in range(400 if IS_THOROUGH else 3))]
 
 
 def _seconds(function: Callable[[str], object], text: str) -> float:

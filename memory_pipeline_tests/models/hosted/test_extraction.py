@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,20 +25,19 @@ from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.models.hosted.extraction import HostedExtractor
 from memory_pipeline.models.hosted.transport.executor import LlmExecutor
-from memory_pipeline.models.hosted.transport.requests import Answered, InvalidAnswerError
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW, START
 from memory_pipeline_tests.effort import examples
+from memory_pipeline_tests.models.hosted.scripted import Scripted
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.hosted.transport.requests import LlmRequest
 
 Json = dict[str, Any]
-_Value = TypeVar("_Value")
 
 GLOBEX = Scope("globex", "sales")
 CONFIG = """
@@ -53,13 +51,6 @@ defaults:
 _TAGGED = re.compile(r"\A<(data-[0-9a-f]{12})>\n(.*)\n</\1>\Z", re.DOTALL)
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    with OpenAIServer() as server:
-        server.answer = oracle.answer
-        yield server
-
-
 def configuration(url: str = "http://127.0.0.1:9/v1", rest: str = "", **changes: int) -> Configuration:
     numbers = {"context": 32_000, "output": 4_000, "known": 20} | changes
     return Configuration.parse(CONFIG.format(url=url, rest=rest, **numbers), "test")
@@ -69,23 +60,6 @@ def extractor_of(
     lake: Lake, server: OpenAIServer, rest: str = "", zone: str = "UTC", **changes: int
 ) -> HostedExtractor:
     return HostedExtractor(LlmExecutor(configuration(server.base_url, rest, **changes), lake.calls, lambda: NOW), zone)
-
-
-class Scripted(LlmExecutor):
-    """Answers with a function of the question, without a server; records the questions."""
-
-    def __init__(self, answer: Callable[[LlmRequest], object], configuration: Configuration) -> None:
-        super().__init__(configuration, None, lambda: NOW)
-        self._answer = answer
-        self.questions: list[LlmRequest] = []
-
-    def complete(self, question: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
-        self.questions.append(question)
-        given = self._answer(question)
-        try:
-            return Answered(read(given if isinstance(given, str) else json.dumps(given)), 1, 1, None)
-        except InvalidAnswerError as error:
-            raise ModelError(Trouble.INVALID, str(error)) from None
 
 
 def passage(
@@ -136,7 +110,7 @@ def scripted(
     given: object, *passages: ConversationHour, zone: str = "UTC", **changes: Any
 ) -> tuple[list[Extraction], list[LlmRequest]]:
     """Return the extraction when every answer is `given`, and the questions."""
-    executor = Scripted(given if callable(given) else lambda question: given, configuration(**changes))
+    executor = Scripted(given, configuration(**changes))
     return extract(HostedExtractor(executor, zone), *passages), executor.questions
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,17 +27,16 @@ from memory_pipeline.models.hosted.query_models import (
 )
 from memory_pipeline.models.hosted.transport import litellm_client
 from memory_pipeline.models.hosted.transport.executor import LlmExecutor
-from memory_pipeline.models.hosted.transport.requests import Answered
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW
 from memory_pipeline_tests.effort import examples
+from memory_pipeline_tests.models.hosted.scripted import Scripted
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from memory_pipeline.domain.ports import EntityFinder, Reranker
-    from memory_pipeline.models.hosted.transport.requests import LlmRequest
 
 PROMPT = "Where does Nadia live, and who is with Tom in Porto?"
 TEXTS = ("The weather was fine.", "Tom is in Porto with Ada.", "Nadia does live in Rome.", "Rent is due.")
@@ -55,13 +55,6 @@ def _litellm() -> None:
     litellm_client.price(Configuration.parse("defaults: {completion: {model: openai/m}}", "test").extraction(ACME))
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    with OpenAIServer() as server:
-        server.answer = oracle.answer
-        yield server
-
-
 def configuration(url: str, changes: Mapping[str, float]) -> Configuration:
     numbers: dict[str, float] = {"attempts": 1, "timeout_seconds": 5, "context": 32_000, "output": 4_000, **changes}
     return Configuration.parse(CONFIG.format(url=url, **numbers), "test")
@@ -75,26 +68,17 @@ def reranker_at(server: OpenAIServer, **changes: float) -> HostedReranker:
     return HostedReranker(LlmExecutor(configuration(server.base_url, changes), None, lambda: NOW), ACME)
 
 
-class Scripted(LlmExecutor):
-    """Returns the given answers, without a server; records the questions."""
-
-    def __init__(self, answer: object, **changes: float) -> None:
-        super().__init__(configuration("http://127.0.0.1:9/v1", changes), None, lambda: NOW)
-        self._answer = answer
-        self.questions: list[LlmRequest] = []
-
-    def complete(self, question: LlmRequest, read: Callable[[str], Any]) -> Answered[Any]:
-        self.questions.append(question)
-        return Answered(read(json.dumps(self._answer)), question.tokens, 10, None)
+def scripted(answer: object, **changes: float) -> Scripted:
+    return Scripted(answer, configuration("http://127.0.0.1:9/v1", changes))
 
 
 def ordered(order: object, texts: Sequence[str] = TEXTS, prompt: str = PROMPT) -> list[int]:
-    return HostedReranker(Scripted({"order": order}), ACME).order(prompt, texts)
+    return HostedReranker(scripted({"order": order}), ACME).order(prompt, texts)
 
 
 def shown(texts: Sequence[str], prompt: str = PROMPT, **changes: float) -> str:
     """Return the texts that a model is shown."""
-    executor = Scripted({"order": []}, **changes)
+    executor = scripted({"order": []}, **changes)
     HostedReranker(executor, ACME).order(prompt, texts)
     [question] = executor.questions
     return question.user
@@ -168,21 +152,12 @@ def test_json_in_a_fence_is_read(server: OpenAIServer) -> None:
     ("kind", "trouble"),
     [
         ("500", Trouble.UNAVAILABLE),
-        ("503", Trouble.UNAVAILABLE),
         ("429", Trouble.RATE_LIMITED),
         ("401", Trouble.REFUSED),
-        ("404", Trouble.REFUSED),
         ("context_length", Trouble.TOO_LONG),
         ("bad_content", Trouble.INVALID),
         ("refusal", Trouble.INVALID),
-        ("filtered", Trouble.REFUSED),
-        ("empty", Trouble.UNAVAILABLE),
-        ("malformed", Trouble.UNAVAILABLE),
-        ("html", Trouble.UNAVAILABLE),
-        ("reset", Trouble.UNAVAILABLE),
-        ("truncated", Trouble.UNAVAILABLE),
         ("hang", Trouble.TIMEOUT),
-        ("padded", Trouble.TIMEOUT),
     ],
 )
 def test_a_failed_model_is_an_error_at_once(server: OpenAIServer, kind: str, trouble: Trouble) -> None:
@@ -282,10 +257,8 @@ JSON = st.recursive(
 @settings(deadline=None)
 @given(st.lists(JSON, max_size=12), st.lists(st.text(max_size=12), max_size=6))
 def test_any_answer_gives_a_permutation_or_an_error(order: list[object], texts: list[str]) -> None:
-    try:
+    with suppress(ModelError):  # the scripted executor sends no correction
         assert sorted(ordered(order, texts)) == list(range(len(texts)))
-    except Exception as error:  # noqa: BLE001  # the scripted executor sends no correction
-        assert type(error).__name__ == "InvalidAnswerError"  # noqa: PT017
 
 
 @pytest.mark.parametrize(
@@ -371,7 +344,7 @@ def test_a_hostile_text_is_data_to_the_model(server: OpenAIServer, hostile: str)
 
 
 def test_a_long_prompt_is_shown_by_both_ends() -> None:
-    executor = Scripted({"names": []}, context=5_500)
+    executor = scripted({"names": []}, context=5_500)
     HostedEntityFinder(executor, ACME).find(f"Where is Nadia?{' and so on' * 100_000} And where is Tom?")
     [question] = executor.questions
     assert "Where is Nadia? and" in question.user
@@ -390,7 +363,7 @@ def test_only_the_longest_texts_are_cut() -> None:
 
 def test_texts_beyond_the_context_stay_last() -> None:
     texts = [f"text {number} {'word ' * 50}" for number in range(5_000)]
-    executor = Scripted({"order": [2, 4_000, 1]}, context=5_500)
+    executor = scripted({"order": [2, 4_000, 1]}, context=5_500)
     order = HostedReranker(executor, ACME).order(PROMPT, texts)
     assert order == [1, 0, *range(2, 5_000)]
     assert executor.questions[0].tokens + 4_000 <= 5_500
@@ -404,7 +377,7 @@ def test_texts_beyond_the_context_stay_last() -> None:
     st.lists(st.text(st.sampled_from("aé\U0001f600 \n…"), max_size=3_000), min_size=2, max_size=150),
 )
 def test_every_question_fits_the_model(prompt: str, texts: list[str]) -> None:
-    executor = Scripted({"order": [], "names": []}, context=2_000, output=400)
+    executor = scripted({"order": [], "names": []}, context=2_000, output=400)
     assert HostedReranker(executor, ACME).order(prompt, texts) == list(range(len(texts)))
     HostedEntityFinder(executor, ACME).find(prompt)
     assert all(question.tokens + 400 <= 2_000 for question in executor.questions)
@@ -483,11 +456,11 @@ TALK = ("Nadia: I am off to see Tom.", "agent: Have a good trip.")
 
 
 def chosen(answer: object, most: int = 5, headers: Sequence[str] = HEADERS) -> list[int]:
-    return HostedSelector(Scripted({"chosen": answer}), ACME).select(PROMPT, headers, most)
+    return HostedSelector(scripted({"chosen": answer}), ACME).select(PROMPT, headers, most)
 
 
 def imagined(answer: object, most: int = 5) -> list[str]:
-    return HostedImaginer(Scripted({"queries": answer}), ACME).imagine(TALK, most)
+    return HostedImaginer(scripted({"queries": answer}), ACME).imagine(TALK, most)
 
 
 def test_memories_are_chosen_by_their_headers(server: OpenAIServer) -> None:
@@ -544,7 +517,7 @@ def test_a_conversation_gives_queries(server: OpenAIServer) -> None:
 
 
 def test_a_long_conversation_is_shown_by_its_last_messages() -> None:
-    executor = Scripted({"queries": []}, context=5_500)
+    executor = scripted({"queries": []}, context=5_500)
     HostedImaginer(executor, ACME).imagine([f"message {number} {'word ' * 100}" for number in range(100)], 5)
     [question] = executor.questions
     assert "message 99 " in question.user
@@ -555,8 +528,8 @@ def test_a_long_conversation_is_shown_by_its_last_messages() -> None:
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda text: ascii(text[:12]))
 def test_hostile_headers_and_messages_are_data(hostile: str) -> None:
     for executor, ask in (
-        (Scripted({"chosen": [1]}, context=6_000), lambda one: HostedSelector(one, ACME).select(hostile, [hostile], 5)),
-        (Scripted({"queries": ["x"]}, context=6_000), lambda one: HostedImaginer(one, ACME).imagine([hostile] * 3, 5)),
+        (scripted({"chosen": [1]}, context=6_000), lambda one: HostedSelector(one, ACME).select(hostile, [hostile], 5)),
+        (scripted({"queries": ["x"]}, context=6_000), lambda one: HostedImaginer(one, ACME).imagine([hostile] * 3, 5)),
     ):
         ask(executor)
         for question in executor.questions:

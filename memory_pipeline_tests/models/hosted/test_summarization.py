@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.domain.model_calls import Trouble, count_tokens
+from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.summaries import Assignment, Condensation, Material
-from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic.summarization import ExtractiveSummarizer
 from memory_pipeline.models.hosted.summarization import HostedSummarizer
 from memory_pipeline.models.hosted.transport.executor import LlmExecutor
-from memory_pipeline.models.hosted.transport.requests import Answered, InvalidAnswerError
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW
 from memory_pipeline_tests.effort import examples
+from memory_pipeline_tests.models.hosted.scripted import Scripted
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.hosted.transport.requests import LlmRequest
 
 Json = dict[str, Any]
-_Value = TypeVar("_Value")
 
 GLOBEX = Scope("globex", "sales")
 DAY = Period.parse("daily", "2024-01-15")
@@ -55,13 +50,6 @@ defaults:
 _NUMBER = re.compile(r"^\[(\d+)\]", re.MULTILINE)
 
 
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    with OpenAIServer() as server:
-        server.answer = oracle.answer
-        yield server
-
-
 def configuration(url: str = "http://127.0.0.1:9/v1", rest: str = "", **changes: int) -> Configuration:
     numbers = {"context": 32_000, "output": 4_000} | changes
     return Configuration.parse(CONFIG.format(url=url, rest=rest, **numbers), "test")
@@ -73,27 +61,11 @@ def summarizer_of(lake: Lake, server: OpenAIServer, rest: str = "", **changes: i
     )
 
 
-class Scripted(LlmExecutor):
-    """Answers with a function of the question, without a server; records the questions."""
-
-    def __init__(self, answer: Callable[[LlmRequest], object], configuration: Configuration) -> None:
-        super().__init__(configuration, None, lambda: NOW)
-        self._answer = answer
-        self.questions: list[LlmRequest] = []
-
-    def complete(self, question: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
-        self.questions.append(question)
-        try:
-            return Answered(read(json.dumps(self._answer(question))), question.tokens, 10, 0.5)
-        except InvalidAnswerError as error:
-            raise ModelError(Trouble.INVALID, str(error)) from None
-
-
 def scripted(
     given: object, *assignments: Assignment, zone: str = "UTC", **changes: Any
 ) -> tuple[list[Condensation | None], list[LlmRequest]]:
     """Return the result when every answer is `given`, and the questions."""
-    executor = Scripted(given if callable(given) else lambda question: given, configuration(**changes))
+    executor = Scripted(given, configuration(**changes))
     return HostedSummarizer(executor, zone).summarize(assignments), executor.questions
 
 

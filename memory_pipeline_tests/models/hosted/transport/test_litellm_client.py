@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from memory_pipeline.domain.model_calls import Trouble
 from memory_pipeline.models.hosted.transport import litellm_client
 from memory_pipeline.models.hosted.transport.call_errors import CallError, plain
 from memory_pipeline.models.hosted.transport.requests import Answered
+from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.openai_answers import CHAT_FAULTS, EMBEDDING_FAULTS, embedding
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
@@ -225,8 +227,12 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("path", ["chat", "embeddings"])
+@pytest.mark.parametrize(
+    ("path", "provider"),
+    product(["chat", "embeddings"], PROVIDERS)
+    if IS_THOROUGH
+    else [("chat", "openai"), ("chat", "openrouter"), ("embeddings", "hosted_vllm")],
+)
 def test_every_fault_has_its_trouble(
     server: OpenAIServer, path: str, provider: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -450,7 +456,7 @@ def test_prices_come_from_the_endpoint_or_the_list() -> None:
 # Concurrency
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("provider", PROVIDERS if IS_THOROUGH else ["openai"])
 def test_connections_are_reused_by_many_threads(server: OpenAIServer, provider: str) -> None:
     for _ in range(3):
         complete(server, provider=provider)
