@@ -149,10 +149,10 @@ def kept(lake: Lake, models: Models, now: datetime = NOW) -> None:
     consolidate(lake, models, pending_nights(lake, START, now), START)
 
 
-def remembered(lake: Lake, models: Models) -> None:
+def remembered(lake: Lake, models: Models, now: datetime) -> None:
     """Compute pending hours, then consolidate. Summaries are not needed for durable memories."""
-    list(materialize(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
-    consolidate(lake, models, pending_nights(lake, START, NOW), START)
+    list(materialize(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, now).pending))
+    consolidate(lake, models, pending_nights(lake, START, now), START)
 
 
 def assert_verified(lake: Lake, receipt: ErasureReport) -> None:
@@ -172,13 +172,20 @@ class _StopError(Exception):
 
 
 #: The steps of an erasure.
-_STEPS = (
+STEPS = (
     "remove_members", "replace_events", "remove_unread", "scrub_summaries", "remove_nights", "remove_rows", "replay",
     "_finish",
 )  # fmt: skip
 
 
-def interrupt(lake: Lake, models: Models, subject: Subject, at: datetime, patch: pytest.MonkeyPatch) -> None:
+def interrupt(
+    lake: Lake,
+    models: Models,
+    subject: Subject,
+    at: datetime,
+    patch: pytest.MonkeyPatch,
+    steps: Sequence[str] = STEPS,
+) -> None:
     """Begin an erasure once for each of its steps, and interrupt it after that step."""
     forgetting = importlib.import_module("memory_pipeline.erasure.forget")  # the package has a function of this name
 
@@ -189,7 +196,7 @@ def interrupt(lake: Lake, models: Models, subject: Subject, at: datetime, patch:
 
         return stopped
 
-    for name in _STEPS:
+    for name in steps:
         with patch.context() as replaced:
             replaced.setattr(forgetting, name, stopping(getattr(forgetting, name)))
             with pytest.raises(_StopError):

@@ -152,7 +152,7 @@ def test_journal_quarantine_and_collections_lose_only_the_persons_records(lake: 
     ):
         text = json.dumps({"reason": "r", "where": "w", "record": record})
         lake.storage.write(f"journal/quarantine/{name}.json", text.encode())
-    receipt = forget(lake, models, ANNA, NOW)
+    receipt = forget(lake, models, ANNA, EARLY.replace(month=2, day=2))
 
     held = [lake.journal.read(file) for file in lake.journal.pending()]
     assert sorted(message.content for one in held for message in one.messages if one.messages) == ["Ask Bob."]
@@ -188,7 +188,7 @@ def test_an_agent_loses_its_answers_and_collection_but_spending_stays(lake: Lake
     lake.tables.replace(MODEL_CALLS, ["2024-01-17T00"], rows(MODEL_CALLS, **call))
     put_items(lake)
     # Its id is a common word: agent sales speaks of it.
-    receipt = forget(lake, models, Subject.agent(ACME), NOW)
+    receipt = forget(lake, models, Subject.agent(ACME), EARLY)
     assert not lake.tables.read(ANSWERS).num_rows
     (known,) = lake.tables.read(MODEL_CALLS).to_pylist()
     assert (known["agent_id"], known["cost"]) == ("erased", 0.5)
@@ -199,9 +199,9 @@ def test_an_agent_loses_its_answers_and_collection_but_spending_stays(lake: Lake
 def test_an_interrupted_erasure_starts_over(
     lake: Lake, models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interrupt(lake, models, ANNA, NOW, monkeypatch)
+    interrupt(lake, models, ANNA, EARLY, monkeypatch)
     assert not all(one.is_done for one in lake.tombstones.all())
-    receipt = forget(lake, models, ANNA, NOW)
+    receipt = forget(lake, models, ANNA, EARLY)
     assert all(one.is_done for one in lake.tombstones.all())
     never = built(
         Lake(str(tmp_path / "never")), models, lambda one: not is_annas(one), [without_note(NOTED)], now=EARLY
@@ -227,7 +227,7 @@ def test_a_concurrent_run_does_not_restore_forgotten_data(
             def done(*arguments: Any, **named: Any) -> Any:
                 if not begun:
                     begun.append(name)
-                    forget(Lake(root), models, Subject.person("acme", [name]), NOW)
+                    forget(Lake(root), models, Subject.person("acme", [name]), EARLY)
                 return step(*arguments, **named)
 
             return done
@@ -251,7 +251,7 @@ def test_a_concurrent_run_does_not_restore_forgotten_data(
     # Files that a run wrote and never committed are taken for a writer's under way until they are an hour old.
     for path in Path(root).rglob("*.parquet"):
         os.utime(path, (0, 0))
-    assert_verified(lake, forget(lake, models, Subject.person("acme", names.values()), NOW))
+    assert_verified(lake, forget(lake, models, Subject.person("acme", names.values()), EARLY))
 
 
 def test_summaries_of_expired_sources_lose_points_that_name_the_person(lake: Lake, models: Models) -> None:

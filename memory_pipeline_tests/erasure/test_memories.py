@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from memory_pipeline_tests.conftest import SharedFolder
     from memory_pipeline_tests.erasure.conftest import Erased
 
+#: After all that the lakes here are told, but for those of other tests.
+AT = datetime(2024, 3, 10, tzinfo=UTC)
 TABLES = (MEMORY_EVENTS, CONSOLIDATION_EVENTS, MEMORIES, CONSOLIDATION)
 
 
@@ -76,7 +78,7 @@ def lake(shared_folder: SharedFolder, tmp_path: Path, models: Models) -> Lake:
 
     def fill(path: Path) -> None:
         written(Lake(str(path)))
-        remembered(Lake(str(path)), models)
+        remembered(Lake(str(path)), models, AT)
 
     return Lake(str(shutil.copytree(shared_folder("erasure-memories", fill), tmp_path / "lake")))
 
@@ -124,11 +126,11 @@ def test_memories_that_quote_a_person_are_recomputed_without_the_quote(erased_on
 def test_an_agent_that_only_noted_things_is_forgotten(lake: Lake, models: Models) -> None:
     scope = replace(SALES, agent_id="notes")
     lake.journal.append([done("REMEMBER", content="The key to the safe is with the porter.", scope=scope)])
-    remembered(lake, models)
+    remembered(lake, models, AT)
     assert verbs(lake, scope)["HEAT"] == 1
     lake.journal.append([done("REMEMBER", "2024-03-01T10:00", content="The safe was moved upstairs.", scope=scope)])
     before = held(lake)
-    receipt = forget(lake, models, Subject.agent(scope), NOW)
+    receipt = forget(lake, models, Subject.agent(scope), AT)
     assert {part.place for part in receipt.removed} >= {spec.name for spec in TABLES} | {"journal"}
     for spec in TABLES:
         assert not any(row["agent_id"] == "notes" for row in table_rows(lake)[spec.name])
@@ -148,7 +150,7 @@ def test_a_memory_from_two_conversations_outlives_one_of_them(root: str, models:
     write(lake, conversation(said, name="Dora", at="2024-02-01T08:00", conversation_id="c8"))
     write(lake, conversation(said, "I prefer Quetzal Airways.", name="Dora", at="2024-02-02T08:00",
                              conversation_id="c9"))  # fmt: skip
-    remembered(lake, models)
+    remembered(lake, models, AT)
     both = memories(lake)[f"Dora: {said}"]
     assert (both["version"], both["conversation_ids"]) == (2, ["c8", "c9"])
     # An agent's own work on what only the forgotten conversation said goes with it; on what both said, it stays.
@@ -157,10 +159,10 @@ def test_a_memory_from_two_conversations_outlives_one_of_them(root: str, models:
         done("UPDATE", "2024-02-03T08:00", to=alone, content="Dora flies with Quetzal."),
         done("BOOST", "2024-02-03T08:01", to=both["memory_id"]),
     ])  # fmt: skip
-    remembered(lake, models)
+    remembered(lake, models, AT)
     lake.journal.append([done("CONFIRM", "2024-02-04T08:00", to=alone), done("CONFIRM", to=both["memory_id"])])
 
-    receipt = forget(lake, models, Subject.conversation(ACME, "c9"), NOW)
+    receipt = forget(lake, models, Subject.conversation(ACME, "c9"), AT)
     left = memories(lake)[f"Dora: {said}"]
     assert (left["version"], left["conversation_ids"], left["memory_id"]) == (1, ["c8"], both["memory_id"])
     assert left["importance"] > both["importance"]
@@ -178,13 +180,13 @@ def test_revoked_memories_stay_revoked_after_an_erasure(root: str, models: Model
     write(lake, *(conversation(said, name="Dora", at=at, conversation_id=named) for named, at in talks))
     harbour = done("REMEMBER", "2024-02-03T08:00", kind="instruction", content="Ship to the harbour.")
     lake.journal.append([harbour])
-    remembered(lake, models)
+    remembered(lake, models, AT)
     instruction = next(row for content, row in memories(lake).items() if "Portuguese" in content)
     lake.journal.append([
         done("FORGET", "2024-02-04T08:00", to=instruction["memory_id"], reason="Milo wants it so"),
         done("FORGET", "2024-02-04T08:01", to=harbour.memory_id, editor="Milo"),
     ])  # fmt: skip
-    remembered(lake, models)
+    remembered(lake, models, AT)
     # As above, but not landed yet.
     pier = done("REMEMBER", "2024-02-05T08:00", kind="instruction", content="Ship to the pier.")
     lake.journal.append([
@@ -194,8 +196,8 @@ def test_revoked_memories_stay_revoked_after_an_erasure(root: str, models: Model
         done("FORGET", "2024-02-05T08:03", to=instruction["memory_id"]),
     ])  # fmt: skip
     receipts = [
-        forget(lake, models, Subject.person("acme", ["Milo"]), NOW),
-        forget(lake, models, Subject.conversation(ACME, "c8"), NOW),
+        forget(lake, models, Subject.person("acme", ["Milo"]), AT),
+        forget(lake, models, Subject.conversation(ACME, "c8"), AT),
     ]
     successor = next(row for content, row in memories(lake).items() if "Portuguese" in content)
     assert successor["memory_id"] != instruction["memory_id"]
@@ -203,7 +205,7 @@ def test_revoked_memories_stay_revoked_after_an_erasure(root: str, models: Model
     assert memories(lake)["Ship to the harbour."]["status"] == "deprecated"
     waiting = [event for file in lake.journal.pending() for event in lake.journal.read(file).events]
     assert {event.memory_id for event in waiting} == {pier.memory_id, successor["memory_id"]}
-    remembered(lake, models)
+    remembered(lake, models, AT)
     assert memories(lake)["Answer in Greek."]["status"] == "deprecated"
     assert memories(lake)["Ship to the pier."]["status"] == "deprecated"
     for receipt in receipts:
@@ -213,10 +215,10 @@ def test_revoked_memories_stay_revoked_after_an_erasure(root: str, models: Model
 def test_generated_words_are_not_mistaken_for_names(lake: Lake, models: Models) -> None:
     before = held(lake)
     person = Subject.person("acme", ["Key", "Tags", "Remember"])
-    assert not preview(lake, person, NOW).counts
-    assert_verified(lake, forget(lake, models, person, NOW))
+    assert not preview(lake, person, AT).counts
+    assert_verified(lake, forget(lake, models, person, AT))
     # Reasons of nights have it: they are made again, once.
-    forget(lake, models, Subject.person("acme", ["Importance"]), NOW)
+    forget(lake, models, Subject.person("acme", ["Importance"]), AT)
     assert held(lake) == before
 
 
@@ -248,7 +250,7 @@ def test_pending_records_and_answers_for_later_days_are_removed(lake: Lake, mode
             done("FORGET", "2024-02-01T08:04", to=memory_of("Dora likes tea.")),
         ]
     )
-    receipt = forget(lake, models, ANNA, NOW)
+    receipt = forget(lake, models, ANNA, AT)
     left = [event for file in lake.journal.pending() for event in lake.journal.read(file).events]
     assert sorted(event.changes.content or event.verb for event in left) == [
         "Ask Bob first.", "Ask Carl first.", "FORGET",
@@ -273,16 +275,16 @@ def test_a_concurrent_consolidation_does_not_restore_forgotten_data(root: str, m
     class Forgetting(RuleCurator):
         def merge(self, *arguments: Any) -> str:
             if not receipts:
-                receipts.append(forget(Lake(lake.storage.uri), models, ANNA, NOW))
+                receipts.append(forget(Lake(lake.storage.uri), models, ANNA, AT))
             return super().merge(*arguments)
 
-    consolidate(lake, replace(models, curator=Forgetting()), pending_nights(lake, START, NOW), START)
+    consolidate(lake, replace(models, curator=Forgetting()), pending_nights(lake, START, AT), START)
     assert receipts
     # Files that the run wrote and never committed are taken for a writer's under way until they are an hour old.
     for path in Path(lake.storage.uri).rglob("*.parquet"):
         os.utime(path, (0, 0))
     assert "Eve likes jam." in memories(lake)
-    assert_verified(lake, forget(lake, models, ANNA, NOW))
+    assert_verified(lake, forget(lake, models, ANNA, AT))
     for spec in TABLES:
         for row in table_rows(lake)[spec.name]:
             assert row["workspace_id"] == "other" or "Anna" not in str(row)

@@ -30,6 +30,12 @@ LATER = NOW + timedelta(minutes=10)
 SECRET = "qx-4711-zebra"
 
 
+@pytest.fixture
+def in_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep sessions in a file of the lake. Erasure does not depend on the database; two tests use both."""
+    monkeypatch.delenv("MEMORY_PIPELINE_SESSIONS", raising=False)
+
+
 def used(root: str, agent_id: str = "support", user_id: str | None = None, text: str = "nothing") -> Memory:
     """Return a memory with one entry of each kind, and a saved session."""
     memory = Memory(root, agent_id=agent_id, user_id=user_id)
@@ -123,7 +129,7 @@ def test_a_user_is_erased_from_sessions_and_pools_and_others_stay(root: str, mod
     assert_verified(Lake(root), report)  # what is written later is no finding
 
 
-@pytest.mark.usefixtures("database")
+@pytest.mark.usefixtures("in_sqlite")
 def test_an_agent_is_erased_with_the_sessions_of_its_users(root: str, models: Models) -> None:
     support, anna, sales = used(root), used(root, user_id="anna"), used(root, "sales", "anna")
     report = forget(Lake(root), models, Subject.agent(support._scope), LATER)
@@ -133,7 +139,7 @@ def test_an_agent_is_erased_with_the_sessions_of_its_users(root: str, models: Mo
     assert_verified(Lake(root), report)
 
 
-@pytest.mark.usefixtures("database")
+@pytest.mark.usefixtures("in_sqlite")
 def test_a_person_is_erased_where_others_name_the_person(root: str, models: Models) -> None:
     ben = used(root, user_id="ben", text="Call Anna Müller tomorrow.")
     cleo = used(root, user_id="cleo")
@@ -143,7 +149,7 @@ def test_a_person_is_erased_where_others_name_the_person(root: str, models: Mode
     assert_verified(Lake(root), report)
 
 
-@pytest.mark.usefixtures("database")
+@pytest.mark.usefixtures("in_sqlite")
 def test_a_conversation_is_erased_with_the_session_of_its_id(root: str, models: Models) -> None:
     anna = used(root, user_id="anna")
     anna.session("s2").store("k", 1, now=NOW)
@@ -154,7 +160,7 @@ def test_a_conversation_is_erased_with_the_session_of_its_id(root: str, models: 
     assert anna.session("s2").exists("k", now=LATER)
 
 
-@pytest.mark.usefixtures("database")
+@pytest.mark.usefixtures("in_sqlite")
 def test_what_was_begun_before_the_cutoff_goes_even_if_it_was_changed_later(root: str, models: Models) -> None:
     anna = used(root, user_id="anna-71", text=SECRET)
     anna.session("s1").scratch_pad.append("later", now=LATER + timedelta(minutes=1))
@@ -162,7 +168,7 @@ def test_what_was_begun_before_the_cutoff_goes_even_if_it_was_changed_later(root
     assert anna.session("s1").scratch_pad.read(now=LATER) == []
 
 
-@pytest.mark.usefixtures("database")
+@pytest.mark.usefixtures("in_sqlite")
 @pytest.mark.parametrize("is_loaded", [False, True])
 def test_an_entry_goes_although_its_session_was_saved_or_loaded_after_the_cutoff(
     root: str, models: Models, *, is_loaded: bool
@@ -179,11 +185,11 @@ def test_an_entry_goes_although_its_session_was_saved_or_loaded_after_the_cutoff
     assert_verified(Lake(root), report)
 
 
+@pytest.mark.usefixtures("in_sqlite")
 @pytest.mark.parametrize("is_run", [False, True])
 def test_a_conversation_is_erased_with_the_memories_that_its_session_became(
-    root: str, models: Models, monkeypatch: pytest.MonkeyPatch, *, is_run: bool
+    root: str, models: Models, *, is_run: bool
 ) -> None:
-    monkeypatch.delenv("MEMORY_PIPELINE_SESSIONS", raising=False)
     anna = Memory(root, user_id="anna")
     for session_id in ("s1", "s2"):
         short = anna.session(session_id).short_term
@@ -203,10 +209,8 @@ def test_a_conversation_is_erased_with_the_memories_that_its_session_became(
         assert not path.is_file() or f"{SECRET}-s1".encode() not in path.read_bytes(), path
 
 
-def test_a_user_of_one_agent_keeps_the_pools_that_agents_share_and_the_receipt_says_so(
-    root: str, models: Models, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("MEMORY_PIPELINE_SESSIONS", raising=False)
+@pytest.mark.usefixtures("in_sqlite")
+def test_a_user_of_one_agent_keeps_the_pools_that_agents_share_and_the_receipt_says_so(root: str) -> None:
     anna = used(root, user_id="anna")
     report = anna.forget(everything=True, now=LATER)
     assert report is not None
@@ -214,7 +218,7 @@ def test_a_user_of_one_agent_keeps_the_pools_that_agents_share_and_the_receipt_s
     assert any("pools" in text for text in report.not_covered)
 
 
-@pytest.mark.usefixtures("database")
+@pytest.mark.usefixtures("in_sqlite")
 def test_a_verification_finds_an_entry_that_is_left(root: str, models: Models) -> None:
     anna = used(root, user_id="anna-71")
     report = forget(Lake(root), models, Subject.user("default", "anna-71"), LATER)

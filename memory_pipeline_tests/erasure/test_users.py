@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -24,7 +25,8 @@ from memory_pipeline.lake.schemas import MESSAGES, MODEL_CALLS, SUMMARIES
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.scopes import known_scopes
 from memory_pipeline_tests.building import ACME, START
-from memory_pipeline_tests.erasure.lakes import EARLY, assert_verified, interrupt, kept
+from memory_pipeline_tests.effort import IS_THOROUGH
+from memory_pipeline_tests.erasure.lakes import EARLY, STEPS, assert_verified, interrupt, kept
 from memory_pipeline_tests.invoking import call, read
 from memory_pipeline_tests.lake_digest import differing, lake_digest
 
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from memory_pipeline.checks import Check
     from memory_pipeline.models.factory import Models
+    from memory_pipeline_tests.conftest import SharedFolder
     from memory_pipeline_tests.erasure.lakes import Record
 
 ANNA, BEN, CLEO = "anna-71f3", "ben", "anna-71f3-2"  # the last id begins with the first one
@@ -173,8 +177,38 @@ def built(path: Path, models: Models, change: Callable[[Collection[Record]], lis
     return lake
 
 
-def test_an_erased_user_leaves_what_a_lake_has_in_which_the_user_never_wrote(tmp_path: Path, models: Models) -> None:
-    lake, never = built(tmp_path / "lake", models), built(tmp_path / "never", models, without_anna)
+@pytest.fixture
+def lake(shared_folder: SharedFolder, tmp_path: Path, models: Models) -> Lake:
+    """A writable copy of a lake with computed and pending records."""
+    once = shared_folder("erasure-users", lambda path: built(path, models))
+    return Lake(str(shutil.copytree(once, tmp_path / "lake")))
+
+
+@pytest.fixture
+def never(shared_folder: SharedFolder, tmp_path: Path, models: Models) -> Lake:
+    """A writable copy of the lake in which the user never wrote."""
+    once = shared_folder("erasure-users-never", lambda path: built(path, models, without_anna))
+    return Lake(str(shutil.copytree(once, tmp_path / "never")))
+
+
+def a_call(lake: Lake) -> dict[str, Any]:
+    """Return the row of a model call for the user."""
+    own = lake.scope("acme", "support", user_identity(ANNA))
+    ids = {"hour": "2024-01-17T00", "id": "i", "request_id": "i", "key": "1" * 32, "called_at": EARLY, "cost": 0.5}
+    scope = {"workspace_id": "acme", "agent_id": "support", "identity": own.identity, "scope": own.key}
+    use = {"purpose": "summary", "grain": "daily", "period": "2024-01-15", "model": "m", "outcome": "ok"}
+    return ids | scope | use | {"texts": 1, "tokens_in": 1, "tokens_out": 1, "seconds": 1.0}
+
+
+def test_an_erased_user_leaves_what_a_lake_has_in_which_the_user_never_wrote(
+    lake: Lake, never: Lake, models: Models
+) -> None:
+    ids: dict[str, Any] = {"workspace_id": "acme", "agent_id": "support", "dimension": 2}
+    for user in (ANNA, BEN):
+        item = VectorItem("x", [1.0, 0.0], f"a note of {user}")
+        VectorCollection.open(lake.storage.uri, **ids, user_id=user).upsert([item])
+    row = a_call(lake)
+    lake.tables.replace(MODEL_CALLS, [row["hour"]], pa.Table.from_pylist([row], schema=MODEL_CALLS.schema))
     assert bytes_of(lake, *PINS)
     receipt = forget(lake, models, SUBJECT, EARLY)
 
@@ -182,12 +216,22 @@ def test_an_erased_user_leaves_what_a_lake_has_in_which_the_user_never_wrote(tmp
     assert bytes_of(lake, *PINS, f'"{ANNA}"', f"user:{ANNA} ", f"user:{ANNA}:") == []
     assert [one for one in known_scopes(lake) if one.user_id == ANNA] == []
     assert [user for _, user, _ in lake.members.all() if user == ANNA] == []
-    assert differing(contents(lake), contents(never)) == []
     assert not preview(lake, SUBJECT, EARLY).counts
+    # The collections of others and what was spent stay.
+    left = [VectorCollection.open(lake.storage.uri, **ids, user_id=user).stats().items for user in (ANNA, BEN)]
+    assert left == [0, 1]
+    (call_left,) = lake.tables.read(MODEL_CALLS).to_pylist()
+    assert (call_left["agent_id"], call_left["identity"], call_left["cost"]) == ("support", "user:erased", 0.5)
+    lake.tables.replace(MODEL_CALLS, [row["hour"]], MODEL_CALLS.schema.empty_table())
+    VectorCollection.open(never.storage.uri, **ids, user_id=BEN).upsert(
+        [VectorItem("x", [1.0, 0.0], f"a note of {BEN}")]
+    )
+    assert differing(contents(lake), contents(never)) == []
 
     for one in (lake, never):
         kept(one, models, EARLY)
     assert differing(contents(lake), contents(never)) == []
+    others_find_what_they_said(lake)
 
     # What is sent again, as after a restore, is dropped, and adds the user to no group.
     late = [*messages_of(lake, [*TALKS, *LATER]), *agents_own(lake)]
@@ -197,29 +241,45 @@ def test_an_erased_user_leaves_what_a_lake_has_in_which_the_user_never_wrote(tmp
     assert not lake.journal.pending()
     assert differing(contents(lake), contents(never)) == []
     assert_verified(lake, receipt)
+    checks_pass(lake)
+
+
+def others_find_what_they_said(lake: Lake) -> None:
+    def found(user_id: str) -> str:
+        reader = MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support", user_id=user_id)
+        hits = reader.search_memory(query="Where do we live, what do we like, and what is my PIN?", now=EARLY)
+        return "\n".join(hit.content for hit in hits)
+
+    assert "Bergen" in found(BEN)
+    assert "trains" in found(BEN)
+    assert "boats" in found(CLEO)
+    assert "coffee" not in found(CLEO)
+    assert not [pin for pin in PINS if pin in found(ANNA) + found(BEN) + found(CLEO)]
+
+
+def checks_pass(lake: Lake) -> None:
+    """All checks pass, without the tests of marts, and they name the scope of what they find."""
+    marts = {model.name for model in models_of("tests")}
+
+    def findings(checks: list[Check]) -> list[Finding]:
+        return [finding for finding in run_checks(CheckContext(lake, EARLY), checks) if not finding.passed]
+
+    checks = [check for check in all_checks() if check.name not in marts]
+    assert findings(checks) == []
+    ben = lake.scope("acme", "support", user_identity(BEN))
+    lake.tables.drop_rows(SUMMARIES, None, lambda rows: pc.equal(rows["scope"], ben.key), ["scope"], grain="daily")
+    found = findings(checks)
+    assert any("acme/support/user:ben 2024-01-15" in finding.sample for finding in found)
 
 
 def test_an_interrupted_erasure_of_a_user_starts_over(
-    tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, never: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake, never = built(tmp_path / "lake", models), built(tmp_path / "never", models, without_anna)
-    interrupt(lake, models, SUBJECT, EARLY, monkeypatch)
+    interrupt(lake, models, SUBJECT, EARLY, monkeypatch, STEPS if IS_THOROUGH else STEPS[::2])
     receipt = forget(lake, models, SUBJECT, EARLY)
     assert_verified(lake, receipt)
     assert bytes_of(lake, *PINS, f'"{ANNA}"') == []
     assert differing(contents(lake), contents(never)) == []
-
-
-def test_collections_of_a_user_are_erased(tmp_path: Path, models: Models) -> None:
-    lake = built(tmp_path / "lake", models)
-    ids: dict[str, Any] = {"workspace_id": "acme", "agent_id": "support", "dimension": 2}
-    for user in (ANNA, BEN):
-        item = VectorItem("x", [1.0, 0.0], f"a note of {user}")
-        VectorCollection.open(lake.storage.uri, **ids, user_id=user).upsert([item])
-    receipt = forget(lake, models, SUBJECT, EARLY)
-    assert_verified(lake, receipt)
-    left = [VectorCollection.open(lake.storage.uri, **ids, user_id=user).stats().items for user in (ANNA, BEN)]
-    assert left == [0, 1]
 
 
 def test_pending_records_of_a_user_are_erased_before_any_run(tmp_path: Path, models: Models) -> None:
@@ -235,25 +295,7 @@ def test_pending_records_of_a_user_are_erased_before_any_run(tmp_path: Path, mod
         assert lake.members.users_of(lake.scope("acme", "support", group)) == tuple(sorted(users))
 
 
-def test_other_members_still_find_what_they_said(tmp_path: Path, models: Models) -> None:
-    lake = built(tmp_path / "lake", models)
-    forget(lake, models, SUBJECT, EARLY)
-    kept(lake, models, EARLY)
-
-    def found(user_id: str) -> str:
-        reader = MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support", user_id=user_id)
-        hits = reader.search_memory(query="Where do we live, what do we like, and what is my PIN?", now=EARLY)
-        return "\n".join(hit.content for hit in hits)
-
-    assert "Bergen" in found(BEN)
-    assert "trains" in found(BEN)
-    assert "boats" in found(CLEO)
-    assert "coffee" not in found(CLEO)
-    assert not [pin for pin in PINS if pin in found(ANNA) + found(BEN) + found(CLEO)]
-
-
-def test_a_user_who_writes_after_the_erasure_is_a_member_again(tmp_path: Path, models: Models) -> None:
-    lake = built(tmp_path / "lake", models)
+def test_a_user_who_writes_after_the_erasure_is_a_member_again(lake: Lake, models: Models) -> None:
     cutoff = datetime(2024, 1, 17, tzinfo=UTC)
     receipt = forget(lake, models, SUBJECT, cutoff)
     assert_verified(lake, receipt)
@@ -268,8 +310,8 @@ def test_a_user_who_writes_after_the_erasure_is_a_member_again(tmp_path: Path, m
     assert not preview(lake, SUBJECT, cutoff).counts
 
 
-def test_an_agent_is_erased_with_its_users_and_groups(tmp_path: Path, models: Models) -> None:
-    lake, never = built(tmp_path / "lake", models), created(tmp_path / "never")
+def test_an_agent_is_erased_with_its_users_and_groups(lake: Lake, tmp_path: Path, models: Models) -> None:
+    keys, never = [scope.key for scope in known_scopes(lake)], created(tmp_path / "never")
     others = [message | {"agent_id": "sales"} for message in TALKS]
     for one in (lake, never):
         sent(one, messages_of(one, others))
@@ -279,16 +321,12 @@ def test_an_agent_is_erased_with_its_users_and_groups(tmp_path: Path, models: Mo
     assert {one.agent_id for one in known_scopes(lake)} == {"sales"}
     assert {group.agent_id for group, _, _ in lake.members.all()} == {"sales"}
     assert len(lake.storage.list("state/agents")) == 1
-    keys = [scope.key for scope in known_scopes(built(tmp_path / "same", models))]
     assert bytes_of(lake, *keys) == []
     assert differing(contents(lake), contents(never)) == []
 
 
 @pytest.mark.parametrize("user_id", [None, BEN])
-def test_a_conversation_is_erased_from_all_scopes_or_from_one(
-    tmp_path: Path, models: Models, user_id: str | None
-) -> None:
-    lake = built(tmp_path / "lake", models)
+def test_a_conversation_is_erased_from_all_scopes_or_from_one(lake: Lake, models: Models, user_id: str | None) -> None:
     sent(lake, messages_of(lake, [talk("15T08:30", "I like stamps.", user_id=BEN, conversation_id="c2")]))
     receipt = forget(lake, models, Subject.conversation(ACME, "default", user_id), EARLY)
     assert_verified(lake, receipt)
@@ -317,29 +355,8 @@ def test_users_who_share_a_memory_are_erased_by_what_they_said(tmp_path: Path, m
     assert len([content for content in left if "moved to" in content]) == 3
 
 
-def test_the_calls_of_an_erased_user_are_kept_without_the_user(tmp_path: Path, models: Models) -> None:
-    lake = built(tmp_path / "lake", models)
-    own = lake.scope("acme", "support", user_identity(ANNA))
-    row: dict[str, Any] = {
-        "hour": "2024-01-17T00",
-        "id": "i",
-        "request_id": "i",
-        "key": "1" * 32,
-        "called_at": EARLY,
-        "cost": 0.5,
-    }
-    row |= {"workspace_id": "acme", "agent_id": "support", "identity": own.identity, "scope": own.key}
-    row |= {"purpose": "summary", "grain": "daily", "period": "2024-01-15", "model": "m", "outcome": "ok"}
-    row |= {"texts": 1, "tokens_in": 1, "tokens_out": 1, "seconds": 1.0}
-    lake.tables.replace(MODEL_CALLS, [row["hour"]], pa.Table.from_pylist([row], schema=MODEL_CALLS.schema))
-    assert_verified(lake, forget(lake, models, SUBJECT, EARLY))
-    (left,) = lake.tables.read(MODEL_CALLS).to_pylist()
-    assert (left["agent_id"], left["identity"], left["cost"]) == ("support", "user:erased", 0.5)
-
-
-def test_the_command_line_erases_a_user(tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_erases_a_user(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    lake = built(tmp_path / "lake", models)
     where = ("--root", lake.storage.uri, "--now", EARLY.isoformat())
     who = ("--workspace", "acme", "--user", ANNA)
     assert "agents support" in call("forget", *where, *who, "--dry-run").output
@@ -350,22 +367,6 @@ def test_the_command_line_erases_a_user(tmp_path: Path, models: Models, monkeypa
     assert f"user {ANNA}" in verified.output
     refused = call("forget", *where, *who, "--conversation", "default", "--yes")
     assert "--agent" in str(refused.exception)
-
-
-def test_checks_pass_after_an_erasure_and_name_the_scope_of_what_they_find(tmp_path: Path, models: Models) -> None:
-    lake = built(tmp_path / "lake", models)
-    forget(lake, models, SUBJECT, EARLY)
-    kept(lake, models, EARLY)
-
-    def findings() -> list[Finding]:
-        """Return the findings of all checks, without the tests of marts."""
-        checks = [check for check in all_checks() if check.name not in {model.name for model in models_of("tests")}]
-        return [finding for finding in run_checks(CheckContext(lake, EARLY), checks) if not finding.passed]
-
-    assert findings() == []
-    ben = lake.scope("acme", "support", user_identity(BEN))
-    lake.tables.drop_rows(SUMMARIES, None, lambda rows: pc.equal(rows["scope"], ben.key), ["scope"], grain="daily")
-    assert any("acme/support/user:ben 2024-01-15" in finding.sample for finding in findings())
 
 
 def test_broken_lines_of_a_user_go_whoever_was_never_known_is_refused_and_no_model_is_needed(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ SEEN = [
     ("data of collection", "zeroed"), ("manifest of collection", "zeroed"), ("manifest of graph", "zeroed"),
     ("manifest of events", "emptied"),
 ]  # fmt: skip
+#: The files of a group are damaged together.
+GROUPS = len(SEEN) if IS_THOROUGH else 4
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +50,15 @@ def test_a_sound_lake_has_no_damage(sound: Path) -> None:
     assert find_damage(Lake(str(sound))) == []
 
 
-@pytest.mark.parametrize(("target", "kind"), SEEN)
-def test_damage_is_seen_and_its_file_is_named(sound: Path, tmp_path: Path, target: str, kind: str) -> None:
+@pytest.mark.parametrize("damages", [SEEN[place::GROUPS] for place in range(GROUPS)])
+def test_damage_is_seen_and_its_file_is_named(sound: Path, tmp_path: Path, damages: list[tuple[str, str]]) -> None:
     root = shutil.copytree(sound, tmp_path / "lake")
-    path = targets(root)[target]
-    KINDS[kind](root / path, root / path)
+    paths = {str(targets(sound)[target]): kind for target, kind in damages}
+    for path, kind in paths.items():
+        KINDS[kind](root / path, root / path)
     named = [damage.path for damage in find_damage(Lake(str(root)))]
-    assert len(named) == 1
-    assert str(path).startswith(named[0])
+    assert len(named) == len(damages)
+    assert [path for path in paths if not any(path.startswith(name) for name in named)] == []
 
 
 def test_a_changed_value_in_a_table_of_events_is_seen(sound: Path, tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import shutil
-import threading
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -22,13 +20,12 @@ from memory_pipeline.lake.codec.memories import consolidation_to_rows, rows_to_e
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import SHARDS, shard_of
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, EVENTS, LEDGER, MEMORIES, MEMORY_EVENTS
-from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET, Ledger
+from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps import materialize as steps
-from memory_pipeline.steps.fold_memories import MemoryFold, fold_memories, refold_memories
-from memory_pipeline.steps.ingest import acknowledge
+from memory_pipeline.steps.fold_memories import fold_memories, refold_memories
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import grain_status
@@ -46,7 +43,6 @@ from memory_pipeline_tests.building import (
     write,
 )
 from memory_pipeline_tests.domain.memories.histories import at, do, remember, stored
-from memory_pipeline_tests.effort import IS_THOROUGH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -210,20 +206,6 @@ def test_the_tables_hold_all_conversations_and_events(whole: dict[str, Any]) -> 
     assert all((row["vector"] is not None) is row["is_newest"] for row in whole["memories"])
     # One row for each scope says which events are folded.
     assert [row["access_count"] for row in whole["memories"] if row["source_digest"]] == [3, 8]
-
-
-@pytest.mark.parametrize("seed", range(3 if IS_THOROUGH else 2))
-def test_late_hours_and_random_order_give_the_same_rows(
-    lake: Lake, keeping: Models, whole: dict[str, Any], seed: int
-) -> None:
-    chance = random.Random(seed)
-    for entry in chance.sample(HISTORY, len(HISTORY)):
-        put(lake, entry)
-        if chance.random() < 0.5:
-            waiting = sorted(map(str, lake.journal.pending_hours()))
-            run(lake, keeping, *chance.sample(waiting, chance.randint(1, len(waiting))))
-    run(lake, keeping)
-    assert rows_of(lake) == whole
 
 
 def test_a_second_run_writes_nothing(written: Lake, keeping: Models, whole: dict[str, Any]) -> None:
@@ -422,28 +404,7 @@ def test_failed_embeddings_of_an_hour_without_messages_are_retried(lake: Lake, k
     assert pending(lake) == []
 
 
-# --- concurrent runs -------------------------------------------------------------------------------------------------
-
-
-def test_concurrent_runs_give_the_same_rows(written: Lake, root: str, keeping: Models, whole: dict[str, Any]) -> None:
-    lake = written
-    failed: list[BaseException] = []
-
-    def work(*keys: str) -> None:
-        try:
-            run(Lake(root), keeping, *keys)
-        except BaseException as error:  # noqa: BLE001  # told by the main thread
-            failed.append(error)
-
-    threads = [threading.Thread(target=work, args=own) for own in (HOURS[:2], HOURS[1:], HOURS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
-    run(lake, keeping)
-    assert rows_of(lake) == whole
-    assert lake.journal.pending() == []
+# --- concurrent runs and interrupted ones: see test_graph.py, too -----------------------------------------------------
 
 
 def test_a_run_keeps_events_of_a_concurrent_commit(root: str, keeping: Models, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -470,59 +431,6 @@ def test_a_run_keeps_events_of_a_concurrent_commit(root: str, keeping: Models, m
     run(Lake(root), keeping)
     assert pending(lake) == []
     assert lake.journal.pending() == []
-
-
-# --- interrupted -----------------------------------------------------------------------------------------------------
-
-STEPS: dict[str, tuple[str, Any]] = {
-    "fold_memories": ("memory_pipeline.steps.materialize.fold_memories", fold_memories),
-    "refold": ("memory_pipeline.steps.fold_memories.MemoryFold.refold", MemoryFold.refold),
-    "record": ("memory_pipeline.lake.tables.ledger.Ledger.record", Ledger.record),
-    "acknowledge": ("memory_pipeline.steps.materialize.acknowledge", acknowledge),
-}
-
-
-#: The steps at which runs stop, each further than the one before. `fold_memories` calls `refold_memories` if events are
-#: new.
-ENDS = [
-    ("fold_memories", "instead"), ("refold", "instead"), ("refold", "after"), ("fold_memories", "after"),
-    ("record", "instead"), ("record", "after"), ("acknowledge", "instead"), ("acknowledge", "after"),
-]  # fmt: skip
-
-
-def test_runs_interrupted_at_any_step_lose_nothing(
-    written: Lake, keeping: Models, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = {entry.id for entry in HISTORY if not isinstance(entry, tuple)}
-    assert {step for step, _ in ENDS} == set(STEPS)
-
-    def broken(*_: object, **__: object) -> None:
-        raise OSError("the disk is full")
-
-    def broken_after(step: Any) -> Any:
-        def did(*args: object, **named: object) -> None:
-            step(*args, **named)
-            broken()
-
-        return did
-
-    for step, moment in ENDS:
-        path, original = STEPS[step]
-        lake = Lake(written.storage.uri)
-        with monkeypatch.context() as patch:
-            patch.setattr(path, broken_after(original) if moment == "after" else broken)
-            with pytest.raises(OSError, match="disk is full"):
-                run(lake, keeping)
-        landed = set(lake.tables.read(MEMORY_EVENTS)["id"].to_pylist())
-        waiting = {event.id for file in lake.journal.pending() for event in lake.journal.read(file).events}
-        assert done <= landed | waiting, (step, moment)
-        if (step, moment) != ("acknowledge", "after"):
-            assert waiting == done, ("the files stay until the whole run is done", step, moment)
-    lake = Lake(written.storage.uri)
-    run(lake, keeping)
-    assert rows_of(lake) == whole
-    assert lake.journal.pending() == []
-    assert pending(lake) == []
 
 
 def test_a_file_stays_until_its_events_have_landed(

@@ -58,7 +58,7 @@ def commit(lake: Lake, events: list[MemoryEvent]) -> None:
     fold_memories(lake, *(event for event in events if not event.is_consolidation), consolidation=consolidation)
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(histories(), st.data())
 def test_folding_in_parts_equals_one_fold(events: list[MemoryEvent], data: st.DataObject) -> None:
     ordered = sorted({event.id: event for event in events}.values(), key=lambda event: event.order)

@@ -366,17 +366,17 @@ def test_classes_of_working_memory_expire_separately(lake: Lake, models: Models)
     assert set(lake.tables.read(FACTS)["kind"].to_pylist()) == {"preference"}
 
 
-@pytest.mark.parametrize("resident_rows", [1_000, 0])
-def test_facts_are_listed_after_their_messages_have_gone(lake: Lake, models: Models, resident_rows: int) -> None:
+def test_facts_are_listed_after_their_messages_have_gone(lake: Lake, models: Models) -> None:
     configure(lake, "defaults: {retention: {plan: standard}}")
     said = ["I prefer tea to coffee. My dog is called Bruno. Nice weather.", "I live in Porto."]
     write(lake, conversation(*said, at="2024-01-16T08:00", conversation_id="c9"), now=SOON)
     run(lake, models, SOON)
-    reader = MemoryReader(lake, ACME, models.embedder, resident_rows=resident_rows)
+    readers = [MemoryReader(lake, ACME, models.embedder, resident_rows=rows) for rows in (1_000, 0)]
 
     def listed(**options: Any) -> list[str]:
-        hits = reader.search_memory(now=LATER, **options)
-        assert hits.total == len(hits)
+        [hits, same] = [reader.search_memory(now=LATER, **options) for reader in readers]
+        assert hits.total == len(hits) == len(same) == same.total
+        assert [hit.content for hit in hits] == [hit.content for hit in same]
         return [hit.content for hit in hits]
 
     assert listed() == [f"Anna: {text}" for text in reversed(said)]
@@ -390,7 +390,8 @@ def test_facts_are_listed_after_their_messages_have_gone(lake: Lake, models: Mod
     run(lake, models, LATER)
     assert listed() == expected
     assert listed(until=date(2024, 4, 1)) == expected[1:]
-    assert [hit.content for hit in reader.search_memory(max_results=1, offset=1, now=LATER)] == expected[1:2]
+    for reader in readers:
+        assert [hit.content for hit in reader.search_memory(max_results=1, offset=1, now=LATER)] == expected[1:2]
 
 
 def test_the_graph_expires_if_configured(lake: Lake, models: Models) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline.steps.scopes import drop_expired_scopes, enter_scopes, known_scopes
 from memory_pipeline_tests.building import ACME, NOW, conversation, hours, run, table_rows, versions, write
 from memory_pipeline_tests.domain.memories.histories import remember
+from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.erasure.lakes import edit
 
 if TYPE_CHECKING:
@@ -43,6 +45,14 @@ NEIGHBOUR = next(
 )
 
 
+#: A time after all that the lakes here are told.
+AT = datetime(2024, 3, 4, tzinfo=UTC)
+
+
+def run_hours(lake: Lake, models: Models) -> None:
+    list(materialize(lake, models, Grain.WORKING, lake.journal.pending_hours()))
+
+
 def times(lake: Lake) -> dict[str, tuple[str, str]]:
     """Return the first and last time of each agent, to the minute."""
     rows = lake.scopes.scan().to_pylist()
@@ -52,20 +62,20 @@ def times(lake: Lake) -> dict[str, tuple[str, str]]:
 
 def test_a_run_lists_scopes_with_their_first_and_last_activity(lake: Lake, models: Models) -> None:
     write(lake, conversation("Hello.", "I like tea."), conversation("Hi.", scope=NEIGHBOUR, role="assistant"))
-    run(lake, models)
+    run_hours(lake, models)
     assert times(lake) == {
         "support": ("01-15T08:00", "01-15T08:01"),
         NEIGHBOUR.agent_id: ("01-15T08:00", "01-15T08:00"),
     }
     before = versions(lake)["scopes"]
-    run(lake, models)
+    list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
     enter_scopes(lake, hours("2024-01-15T08"))
     assert versions(lake)["scopes"] == before
     write(lake, conversation("Good morning.", at="2024-01-10T07:00", conversation_id="c2"))
     lake.journal.append([edit("Anna", "figs", at="2024-02-01T09:30")])
     lake.journal.append([remember("Bo likes figs.", scope=SALES)])
     lake.journal.append([remember("Bo likes tea.", scope=ELSEWHERE)])
-    run(lake, models)
+    run_hours(lake, models)
     assert times(lake)["support"] == ("01-10T07:00", "02-01T09:30")
     assert known_scopes(lake) == {ACME, NEIGHBOUR, SALES, ELSEWHERE}
     assert known_scopes(lake, "other") == {ELSEWHERE}
@@ -82,22 +92,22 @@ def test_scopes_are_committed_before_the_journal_is_acknowledged(
     with monkeypatch.context() as patch:
         patch.setattr(scopes, "_changed", killed)
         with pytest.raises(KeyboardInterrupt):
-            run(lake, models)
+            run_hours(lake, models)
     assert known_scopes(lake) == set()
     assert lake.journal.pending_scopes() == {ACME}
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "acknowledge", killed)
         with pytest.raises(KeyboardInterrupt):
-            run(lake, models)
+            run_hours(lake, models)
     assert known_scopes(lake) == {ACME}
-    run(lake, models)
+    run_hours(lake, models)
     assert (known_scopes(lake), lake.journal.pending()) == ({ACME}, [])
 
 
 def test_concurrent_runs_lose_no_activity(lake: Lake, models: Models) -> None:
-    days = range(10, 26)
+    days = range(10, 18)
     write(lake, *(conversation("Hello.", at=f"2024-01-{day}T08:00", conversation_id=f"c{day}") for day in days))
-    run(lake, models)
+    run_hours(lake, models)
     expected = table_rows(lake)["scopes"]
     for attempt in range(3):
         lake.scopes.remove_scope(ACME)
@@ -120,12 +130,17 @@ def lost(lake: Lake) -> Lake:
     return Lake(lake.storage.uri)
 
 
-@pytest.mark.parametrize("spoil", [lost, spoilt])
-@pytest.mark.parametrize("mend", ["a run of another hour", "repair", "the start of a run"])
+MENDS = ("a run of another hour", "repair", "the start of a run")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "mend"),
+    list(product((lost, spoilt), MENDS)) if IS_THOROUGH else list(zip((lost, spoilt, lost), MENDS, strict=True)),
+)
 def test_a_lost_or_damaged_table_is_rebuilt_from_the_records(lake: Lake, models: Models, spoil: Any, mend: str) -> None:
     write(lake, conversation("Hello."), conversation("I like tea.", at="2024-01-16T08:00", conversation_id="c2"))
     write(lake, conversation("Hi.", scope=NEIGHBOUR))
-    run(lake, models)
+    run_hours(lake, models)
     expected = table_rows(lake)["scopes"]
     lake = spoil(lake)
     if mend == "repair":
@@ -161,12 +176,12 @@ def test_erasure_removes_a_scope_or_recomputes_it(lake: Lake, models: Models) ->
         conversation("I like tea.", at="2024-01-20T08:00", conversation_id="c3"),
         conversation("Hi.", scope=NEIGHBOUR),
     )
-    run(lake, models)
-    forget(lake, models, Subject.conversation(ACME, "c2"), NOW)
+    run(lake, models, AT)
+    forget(lake, models, Subject.conversation(ACME, "c2"), AT)
     assert times(lake)["support"] == ("01-15T08:00", "01-20T08:00")
     forget(lake, models, Subject.agent(ACME), datetime(2024, 1, 18, tzinfo=UTC))
     assert times(lake)["support"] == ("01-20T08:00", "01-20T08:00")
-    forget(lake, models, Subject.agent(ACME), NOW)
+    forget(lake, models, Subject.agent(ACME), AT)
     assert known_scopes(lake) == {NEIGHBOUR}
     [name] = lake.scopes.present()
     files = Path(lake.storage.uri, "projections", f"{name}.lance").rglob("*")
@@ -177,7 +192,7 @@ def test_a_scope_is_dropped_when_nothing_is_left_of_it(lake: Lake, models: Model
     write(lake, conversation("Hello."), conversation("Hi.", scope=SALES), conversation("Hi.", scope=NEIGHBOUR))
     write(lake, conversation("Hi.", scope=ELSEWHERE, at="2024-03-01T08:00"))
     lake.journal.append([remember("Bo likes figs.", scope=SALES)])
-    run(lake, models)
+    run_hours(lake, models)
     before = times(lake)
     everyone = (ACME, SALES, NEIGHBOUR, ELSEWHERE)
     through = {(one.workspace_id, one.agent_id, RetentionClass.CONVERSATIONS): "2024-02-01T00" for one in everyone}

@@ -33,6 +33,6 @@ def test_every_read_equals_the_model(seed: int, tmp_path: Path) -> None:
             agent.erase_user(BEN, now)
         if day in RUNS:
             agent.run(now)
-        if IS_THOROUGH or day % 3 == 0 or day in {*RUNS, ERASES_CONVERSATION, ERASES_USER}:
+        if IS_THOROUGH or day % 6 == 0 or day in {*RUNS, ERASES_CONVERSATION, ERASES_USER}:
             found = differences(agent, now)
             assert not found, "\n".join([f"seed {seed}, day {day}", *found, "after", *agent.log[-8:]])
