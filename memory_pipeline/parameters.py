@@ -21,6 +21,7 @@ from memory_pipeline.domain.fields import RECORDS
 from memory_pipeline.domain.json_text import read_json
 from memory_pipeline.domain.memories.record import MemoryClass, MemoryKind, SourceType
 from memory_pipeline.domain.periods import When
+from memory_pipeline.domain.sessions import Ttl
 from memory_pipeline.errors import InputError, shown
 
 Kind = Literal["string", "integer", "number", "boolean", "time", "file", "json"]
@@ -28,7 +29,7 @@ Kind = Literal["string", "integer", "number", "boolean", "time", "file", "json"]
 #: Names that modules import for the type checker alone.
 _NAMES: Final = {
     "Collection": Collection, "Iterable": Iterable, "Mapping": Mapping, "Path": Path, "Sequence": Sequence,
-    "Unpack": Unpack, "When": When, "datetime": datetime,
+    "Ttl": Ttl, "Unpack": Unpack, "When": When, "datetime": datetime,
     **{one.__name__: one for one in (FactKind, MemoryClass, MemoryKind, SourceType, *RECORDS)},
 }  # fmt: skip
 _KINDS: Final[tuple[tuple[type, Kind], ...]] = (

@@ -5,7 +5,8 @@
 --   workspace_id - Workspace.
 --   agent_id - Agent.
 --   identity - User or group whose memory it is, such as user:u17; empty for the agent's own.
---   kind - fact, rule, instruction, observation, preference, procedure, reflection, decision, plan or tool_output.
+--   kind - fact, rule, instruction, observation, preference, procedure, reflection, decision, plan, tool_output
+--     or conversation_summary.
 --   status - active, superseded, deprecated or archived.
 --   temperature - hot (in the hot index), warm (recalled) or cold (only in archive searches).
 --   memories - Number of memories.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.cli.common import AgentMemory, changer_options, cli, common, echo
+from memory_pipeline.cli.common import AgentMemory, changer_options, cli, common, deleter_options, echo
 from memory_pipeline.cli.verbs import VerbCommand, identified, nothing, verb, written
 from memory_pipeline.errors import counted
 from memory_pipeline.rendering import table_lines
@@ -26,8 +26,8 @@ def contexts() -> None:
 
 
 def _verb(method: str, shows: Callable[[Any], Iterable[str]], **attributes: Any) -> None:
-    opened = attributes.pop("opened", _of)
-    verb(contexts, f"memories.contexts:Contexts.{method}", opened, shows, options=changer_options, **attributes)
+    given = {"opened": _of, "options": changer_options, **attributes}
+    verb(contexts, f"memories.contexts:Contexts.{method}", shows=shows, **given)
 
 
 def _of(agent: AgentMemory) -> Contexts:
@@ -41,9 +41,16 @@ def _counted(what: str) -> dict[str, Callable[[Any], Any]]:
 
 
 def _table(found: list[Context]) -> Iterable[str]:
-    columns = ["name", "type", "archived", "created", "description"]
+    columns = ["name", "type", "scope", "archived", "created", "description"]
     rows = [
-        [one.name, one.type, one.is_archived, f"{one.created_at:%Y-%m-%d}", " ".join(one.description.split())]
+        [
+            one.name,
+            one.type,
+            one.scope,
+            one.is_archived,
+            f"{one.created_at:%Y-%m-%d}",
+            " ".join(one.description.split()),
+        ]
         for one in found
     ]
     return table_lines(columns, rows) if found else ()
@@ -87,6 +94,7 @@ _verb(
 )
 for _name, _done in (("restore", "restored"), ("archive", "archived"), ("unarchive", "unarchived")):
     _verb(_name, **_counted(_done), without={"editor"})
+_verb("delete", **_counted("deleted"), options=deleter_options)
 
 
 @contexts.command(cls=VerbCommand, method="memories.contexts:Contexts.snapshot")

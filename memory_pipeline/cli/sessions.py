@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
@@ -18,7 +19,7 @@ from memory_pipeline.cli.common import (
     required_agent_options,
     settings_of,
 )
-from memory_pipeline.cli.verbs import command
+from memory_pipeline.cli.verbs import command, verb
 from memory_pipeline.domain.scopes import user_identity
 from memory_pipeline.domain.sessions import time_of
 from memory_pipeline.errors import InputError
@@ -26,9 +27,10 @@ from memory_pipeline.parameters import Within
 from memory_pipeline.rendering import plain, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from memory_pipeline.cli.common import AgentMemory
+    from memory_pipeline.client.memory import Memory
     from memory_pipeline.sessions.store import SessionStore, SessionUsage, StoredEntry
 
 _user = id_option("--user", "user_id", "The user of the session. [default: sessions without a user]")
@@ -95,6 +97,47 @@ def clear(session: str, agent: AgentMemory, as_json: bool) -> None:
     """Delete all entries of a SESSION, its short-term entries too. Saved copies stay."""
     count = sum(store.delete([one.entry]) for store, one in [*_of_session(agent, session)])
     echo({"deleted": count}, [f"deleted: {count:,}"], as_json=as_json)
+
+
+def _memory(agent: AgentMemory) -> Memory:
+    from memory_pipeline.client.memory import Memory
+
+    agent.lake()  # it must exist
+    root = settings_of(agent.root).root
+    return Memory(root, user_id=agent.user_id, agent_id=agent.agent_id, workspace_id=agent.workspace_id)
+
+
+def _verb(method: str, shows: Callable[[Any], Iterable[str]], **attributes: Any) -> None:
+    options = attributes.pop("options", agent_options)
+    verb(
+        sessions,
+        f"client.memory:Memory.{method}",
+        _memory,
+        shows,
+        options=lambda one: options(_user(one)),
+        **attributes,
+    )
+
+
+_verb(
+    "read",
+    lambda found: [f"{found.tier}: {to_json(found.value)}"],
+    record=lambda found: found._asdict(),
+    unknown="no tier has the key {key}",
+)
+_verb("write", lambda _: ["written"], record=lambda _: {"written": True})
+_verb(
+    "consolidate",
+    lambda done: [f"promoted: {done.promoted:,}", *(f"refused: {reason}" for reason in done.reasons)],
+    record=asdict,
+)
+_verb(
+    "share_with_agent",
+    lambda version: [f"shared; version {version}"],
+    record=lambda version: {"version": version},
+    name="share",
+)
+_verb("retrieve_shared", lambda value: [to_json(value)], name="retrieve", without={"default"})
 
 
 @command(sessions)

@@ -39,7 +39,8 @@ _FLAGS = {
     "conversation_id": "--conversation", "first": "--from", "last": "--to",
     "is_point_in_time": "--point-in-time/--lasting", "maximum_days_ago": "--max-days-ago", "memory_class": "--class",
     "minimum_days_ago": "--min-days-ago", "minimum_importance": "--min-importance", "minimum_score": "--min-score",
-    "outcome_success": "--outcome", "sources": "--source", "tags": "--tag", "user_id": "--preferences-of",
+    "outcome_success": "--outcome", "session_id": "--session", "sources": "--source", "tags": "--tag",
+    "user_id": "--preferences-of",
 }  # fmt: skip
 #: The help of options that mean the same in all commands.
 _HELP = {
@@ -50,6 +51,8 @@ _HELP = {
 }
 #: The option of a preference's user. The option --user names the user whose memory it is.
 OWNER = "owner"
+#: Parameters that options for all commands have the names of, with those that they have here.
+_OTHERS = {"user_id": OWNER, "agent": "other_agent"}
 _TYPES: Mapping[str, click.ParamType[Any]] = {"outcome_success": Outcome(), "since": Day(), "until": Day()}
 _KINDS: Mapping[str, Any] = {
     "integer": click.INT, "number": click.FLOAT, "boolean": click.BOOL, "time": Time(), "json": Json(),
@@ -105,7 +108,11 @@ class VerbCommand(click.Command):
         known = parameters_of(_resolved(self._method), only_described=not isinstance(self._method, str))
         found = [one for one in known if one.name not in self._without]
         given = [replace(one, default=self._defaults.get(one.name, one.default)) for one in found]
-        return [_argument(one) if self._is_argument(one) else _option(one) for one in given]
+        options: list[click.Parameter] = [_argument(one) if self._is_argument(one) else _option(one) for one in given]
+        if isinstance(self._method, str):
+            for one in options:
+                one.name = _OTHERS.get(one.name or "", one.name)
+        return options
 
     def _is_argument(self, parameter: Parameter) -> bool:
         return parameter.is_required or parameter.name in self._arguments
@@ -160,8 +167,7 @@ def verb(
     called = method.rpartition(".")[2]
 
     def command(agent: AgentMemory, as_json: bool, **given: Any) -> None:
-        if OWNER in given:
-            given["user_id"] = given.pop(OWNER)
+        given |= {name: given.pop(other) for name, other in _OTHERS.items() if other in given}
         found = getattr(opened(agent), called)(**given)
         if unknown and not found:
             raise InputError(unknown.format_map({argument: shown(value) for argument, value in given.items()}))
@@ -199,7 +205,7 @@ def _help_of(method: str | Callable[..., object]) -> str:
 
 def _argument(parameter: Parameter) -> click.Argument:
     name, is_required = parameter.name, parameter.is_required
-    metavar = name.removesuffix("_id").upper() if name.endswith("_id") else None
+    metavar = name.removesuffix("_id").upper() if name.endswith("_id") or name in _OTHERS else None
     text = _sentence(parameter.description) or None
     return click.Argument([name], type=_KINDS[parameter.kind], required=is_required, metavar=metavar, help=text)
 
@@ -217,7 +223,7 @@ def _option(parameter: Parameter) -> click.Option:
     described = f"{parameter.description} May be repeated." if parameter.is_list else parameter.description
     is_flag = parameter.kind == "boolean" and (default is False or "/" in flag)
     return click.Option(
-        [flag, OWNER if name == "user_id" else name],
+        [flag, name],
         type=None if is_flag else kind,
         is_flag=is_flag,
         multiple=parameter.is_list,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 from memory_pipeline.client.conversations import Conversations
 from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.memory import Memory
-from memory_pipeline.client.sharing import AgentAccess, Pool
+from memory_pipeline.client.sharing import AgentAccess, MemoryPool
 from memory_pipeline.graph import Graph
 from memory_pipeline.memories.contexts import Contexts
 from memory_pipeline.sessions.views import KeyValues, ScratchPad, SessionMemory, ShortTermMemory
@@ -110,6 +110,7 @@ class AsyncContexts(AsyncView):
     search = _awaited(Contexts.search)
     archive = _awaited(Contexts.archive)
     unarchive = _awaited(Contexts.unarchive)
+    delete = _awaited(Contexts.delete)
     snapshot = _awaited(Contexts.snapshot)
     snapshots = _awaited(Contexts.snapshots)
     restore = _awaited(Contexts.restore)
@@ -130,19 +131,24 @@ class AsyncGraph(AsyncView):
     knows = _awaited(Graph.knows)
 
 
-class AsyncKeyValues(AsyncView):
-    """:class:`KeyValues`, with methods to await."""
+class _AsyncKeyed(AsyncView):
+    """What values by key and short-term entries have in common."""
 
-    store = _awaited(KeyValues.store)
-    retrieve = _awaited(KeyValues.retrieve)
-    items = _awaited(KeyValues.items)
     exists = _awaited(KeyValues.exists)
     remove = _awaited(KeyValues.remove)
     keys = _awaited(KeyValues.keys)
     clear = _awaited(KeyValues.clear)
 
 
-class AsyncShortTerm(AsyncView):
+class AsyncKeyValues(_AsyncKeyed):
+    """:class:`KeyValues`, with methods to await."""
+
+    store = _awaited(KeyValues.store)
+    retrieve = _awaited(KeyValues.retrieve)
+    items = _awaited(KeyValues.items)
+
+
+class AsyncShortTerm(_AsyncKeyed):
     """:class:`ShortTermMemory`, with methods to await."""
 
     store = _awaited(ShortTermMemory.store)
@@ -150,10 +156,6 @@ class AsyncShortTerm(AsyncView):
     touch_access = _awaited(ShortTermMemory.touch_access)
     refresh_ttl = _awaited(ShortTermMemory.refresh_ttl)
     list = _awaited(ShortTermMemory.list)
-    exists = _awaited(ShortTermMemory.exists)
-    remove = _awaited(ShortTermMemory.remove)
-    keys = _awaited(ShortTermMemory.keys)
-    clear = _awaited(ShortTermMemory.clear)
 
 
 class AsyncScratchPad(AsyncView):
@@ -181,19 +183,19 @@ class AsyncSession(AsyncKeyValues):
 
 
 class AsyncPool(AsyncView):
-    """:class:`Pool`, with methods to await."""
+    """:class:`MemoryPool`, with methods to await."""
 
-    read = _awaited(Pool.read)
-    write = _awaited(Pool.write)
-    merge = _awaited(Pool.merge)
-    remove = _awaited(Pool.remove)
-    clear = _awaited(Pool.clear)
-    snapshot = _awaited(Pool.snapshot)
-    statistics = _awaited(Pool.statistics)
-    grant = _awaited(Pool.grant)
-    revoke = _awaited(Pool.revoke)
-    public_read = _awaited(Pool.public_read)
-    accessible_by = _awaited(Pool.accessible_by)
+    read = _awaited(MemoryPool.read)
+    write = _awaited(MemoryPool.write)
+    merge = _awaited(MemoryPool.merge)
+    remove = _awaited(MemoryPool.remove)
+    clear = _awaited(MemoryPool.clear)
+    snapshot = _awaited(MemoryPool.snapshot)
+    statistics = _awaited(MemoryPool.statistics)
+    grant = _awaited(MemoryPool.grant)
+    revoke = _awaited(MemoryPool.revoke)
+    public_read = _awaited(MemoryPool.public_read)
+    accessible_by = _awaited(MemoryPool.accessible_by)
 
 
 class AsyncAgentAccess(AsyncView):

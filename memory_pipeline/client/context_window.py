@@ -103,7 +103,7 @@ class ContextWindow:
             return
         self.messages.append(message)
         if self.tokens > self.max_tokens:
-            self._prune(now or datetime.now(UTC))
+            self.prune(now=now)
 
     @property
     def tokens(self) -> int:
@@ -119,12 +119,35 @@ class ContextWindow:
         """Remove all messages from the window. They stay in memory."""
         self.messages, self._summarized, self._summary = [], [], None
 
-    def _prune(self, now: datetime) -> None:
-        if self._strategy is Strategy.SUMMARIZE:
-            self._summarize(now)
+    def get_context(self, max_tokens: int | None = None) -> list[Any]:
+        """Return the newest messages, without a gap, whose contents fit into a limit, oldest first.
+
+        Args:
+            max_tokens: the limit; by default that of the window, which all messages fit into.
+
+        Raises:
+            InputError: the limit is not accepted.
+        """
+        limit = self.max_tokens if max_tokens is None else count_of("max_tokens", max_tokens, 1, MAX_TOKENS)
+        return [self.messages[place] for place in newest([self._size(message) for message in self.messages], limit)]
+
+    def prune(self, strategy: Strategy | str | None = None, *, now: datetime | None = None) -> None:
+        """Let older messages leave, as :meth:`add` does when the window is over its limit. They stay in memory.
+
+        Args:
+            strategy: what leaves; by default by the strategy of the window. ``summarize`` replaces all but the last ten
+                messages, also if all fit. The others remove what does not fit, after `max_tokens` was lowered.
+            now: the time of the summary; by default the current time.
+
+        Raises:
+            InputError: the strategy is unknown.
+        """
+        strategy = self._strategy if strategy is None else one_of(Strategy, "strategy", strategy)
+        if strategy is Strategy.SUMMARIZE:
+            self._summarize(now or datetime.now(UTC))
             return
         sizes = [self._size(message) for message in self.messages]
-        if self._strategy is Strategy.SEMANTIC:
+        if strategy is Strategy.SEMANTIC:
             chosen = most_relevant([_text_of(message) for message in self.messages], sizes, self.max_tokens)
         else:
             chosen = newest(sizes, self.max_tokens)
@@ -135,6 +158,8 @@ class ContextWindow:
         said = [message for message in self.messages if message is not self._summary]
         sizes = [self._size(message) for message in said]
         [first, *_] = newest(sizes, self.max_tokens - self.max_tokens // _RESERVED)[-_KEPT:] or [len(said) - 1]
+        if first <= 0 and self.tokens <= self.max_tokens:
+            return
         self._summarized += said[:first]
         conversation = {"conversation_id": self.conversation_id, "messages": self._summarized}
         summary = self._memory.writer.summarize(conversation, now=now)

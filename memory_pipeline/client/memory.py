@@ -17,6 +17,7 @@ from memory_pipeline.client.tiers import LONG_TERM, TieredMemory, tiers_of
 from memory_pipeline.domain.chat_messages import answer_in, as_mapping
 from memory_pipeline.domain.fields import ConversationFilters, check_names
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.memories.events import AGENT
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import label_of
 from memory_pipeline.domain.sessions import MAX_TTL
@@ -265,6 +266,7 @@ class Memory(TieredMemory):
         text: str,
         kind: MemoryKind | str = "fact",
         *,
+        editor: str = AGENT,
         now: When | None = None,
         **fields: Unpack[NewMemoryFields],
     ) -> str:
@@ -273,6 +275,7 @@ class Memory(TieredMemory):
         Args:
             text: the memory, at most 20,000 characters.
             kind: fact, preference, instruction, rule, decision or another kind of durable memory.
+            editor: the author of the change.
             now: the current time.
             fields: see :class:`~memory_pipeline.domain.fields.NewMemoryFields`.
 
@@ -281,7 +284,7 @@ class Memory(TieredMemory):
         """
         if "tags" in fields:
             fields["tags"] = _listed(fields["tags"])
-        return self.writer.remember(text, kind, now=now, **fields)
+        return self.writer.remember(text, kind, editor=editor, now=now, **fields)
 
     def history(self, id: str) -> tuple[DurableMemory, ...]:  # noqa: A002  # as in forget
         """Return all versions of a durable memory, oldest first; none if it is unknown.

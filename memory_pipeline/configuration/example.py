@@ -87,7 +87,8 @@ defaults:
   # Durable memories: valid until they are revoked or superseded, independent of the calendar.
   memories:
     kinds: null                           # null: all of fact, rule, instruction, observation, preference, procedure,
-                                          # reflection, decision, plan and tool_output; or a list of allowed kinds
+                                          # reflection, decision, plan, tool_output and conversation_summary; or a
+                                          # list of allowed kinds
     point_in_time: false                  # true: all memories describe one moment and become stale soon
     decay: true                           # false: importance does not decay, and nothing is archived for it
     hot_entries: 20                       # lines of the hot index, which is always loaded, 0 to 500

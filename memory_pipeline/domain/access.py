@@ -275,7 +275,8 @@ def denial(
     It is the same whether or not there is such an agent, user or context.
     """
     user = "" if user_id is None else f" of user {shown(user_id)}"
-    what = "the memory" if context is None else f"context {shown(context)}"
+    kind, name = ("pool", context[len(POOL) :]) if context and context.startswith(POOL) else ("context", context)
+    what = "the memory" if name is None else f"{kind} {shown(name)}"
     action = {AccessLevel.READ: "read", AccessLevel.WRITE: "change", AccessLevel.ADMIN: "share"}[level]
     needed = "" if level is AccessLevel.READ else f" with the level {level}"
     return AccessDeniedError(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: Seconds. Entries of sessions live for an hour by default, and for a day at most.
 DEFAULT_TTL: Final = 3_600
 MAX_TTL: Final = 86_400
+#: A time to live: seconds, or a timedelta.
+Ttl = float | timedelta
 #: Longest life of a pool: a hundred years.
 MAX_POOL_TTL: Final = 100 * 366 * 86_400
 #: Largest value, in bytes of JSON, and deepest nesting.

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from memory_pipeline.domain.access import POOL, AccessLevel
+from memory_pipeline.domain.access import EVERYONE, POOL, AccessLevel
 from memory_pipeline.domain.memories.events import AGENT, Changes, MemoryVerb
-from memory_pipeline.domain.memories.record import CONTEXTS, ContextType, DurableMemory, Status
+from memory_pipeline.domain.memories.record import CONTEXTS, ContextScope, ContextType, DurableMemory, Status
 from memory_pipeline.domain.scopes import label_of
 from memory_pipeline.domain.values import one_of
 from memory_pipeline.errors import InputError, shown
@@ -64,13 +64,20 @@ def _reading(method: _Method) -> _Method:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A context. `type` is agent_memory, knowledge_base, shared_context, tool_cache or project_context."""
+    """A context.
+
+    Attributes:
+        type: agent_memory, knowledge_base, shared_context, tool_cache or project_context.
+        scope: ``global`` if all agents of the workspace may read it, ``team`` if a team may, else ``agent``. Grants
+            of the context decide.
+    """
 
     name: str
     type: ContextType
     description: str
     is_archived: bool
     created_at: datetime
+    scope: ContextScope
 
 
 class Contexts:
@@ -91,17 +98,20 @@ class Contexts:
         change: Callable[[Sequence[object], When | None, str], Sequence[str]],
         require: Callable[[str, AccessLevel, str | None], AccessEvent | None],
         log: Callable[[str, AccessEvent | None, object], None],
+        share: Callable[[str, str | None, When | None], None],
     ) -> None:
         """`change` writes changes at a time to entries of a context, or to the context itself.
 
         `require` returns the grant of an operation, or raises AccessDeniedError if the memory is another agent's and no
-        grant of a level opens the whole memory, or a context. `log` logs what an operation returned.
+        grant of a level opens the whole memory, or a context. `log` logs what an operation returned. `share` lets a
+        team, or all agents of the workspace, read a context.
         """
         self._lake = lake
         self._state = state
         self._change = change
         self._require = require
         self._log = log
+        self._share = share
 
     def create(
         self,
@@ -109,6 +119,8 @@ class Contexts:
         type: ContextType | str = ContextType.AGENT_MEMORY,  # noqa: A002  # its usual name
         description: str | None = None,
         *,
+        scope: ContextScope | str = ContextScope.AGENT,
+        team: str | None = None,
         now: When | None = None,
     ) -> Context:
         """Create a context, or return it if it exists. For another agent, a new one needs the whole memory.
@@ -117,11 +129,19 @@ class Contexts:
             name: the name.
             type: its purpose.
             description: a sentence about its contents.
+            scope: who reads it: ``agent``, its own agent alone; ``team``, a team too; or ``global``, all agents of the
+                workspace. It is a grant of the context; see :meth:`Memory.grant`.
+            team: the team, for its scope.
             now: the time of the change.
 
         Raises:
-            InputError: it exists with another type.
+            InputError: it exists with another type, or an argument is invalid.
         """
+        reach = one_of(ContextScope, "scope", scope)
+        if (reach is ContextScope.TEAM) is (team is None):
+            raise InputError(
+                f"team {shown(team)} does not fit the scope {reach}; the scope team needs one, no other takes"
+            )
         self._may_write("create", name)
         kind, known = one_of(ContextType, "type", type), self._memory(name)
         if name == CONTEXTS or name.startswith(POOL):
@@ -135,13 +155,15 @@ class Contexts:
             self._change([{"memory": MemoryVerb.REMEMBER.value, **record}], now, name)
         elif known.tags != (kind.value,):
             raise InputError(f"context {shown(name)} exists and has the type {known.tags[0]}, not {kind.value}")
-        return _context_of(self._known(name))
+        if reach is not ContextScope.AGENT:
+            self._share(name, team, now)
+        return self._described([self._known(name)])[0]
 
     @_reading
     def list(self, *, now: When | None = None) -> Listed:
         """Return all contexts by name, archived ones too. For another agent, this needs the whole memory."""
         found = self._in(CONTEXTS, until_of(now, self._state.calendar)).values()
-        contexts = [_context_of(one) for one in found if one.status is not Status.DEPRECATED]
+        contexts = self._described([one for one in found if one.status is not Status.DEPRECATED])
         return sorted(contexts, key=lambda context: context.name)
 
     def put(
@@ -218,6 +240,21 @@ class Contexts:
         reason = f"context {name} is no longer archived"
         return 0 if record.is_active else self._switch(record, archived, MemoryVerb.REACTIVATE, reason, now)
 
+    def delete(self, name: str, *, now: When | None = None) -> int:
+        """Revoke a context and its entries, archived ones too; return their number. The history keeps them.
+
+        A context that is created with the same name begins empty. It has the snapshots of the deleted one, and its
+        grants unless they are revoked.
+        """
+        self._may_write("delete", name)
+        record = self._known(name)
+        entries = {
+            own
+            for own, one in self._in(record.key or name, None).items()
+            if one.is_active or one.status is Status.ARCHIVED
+        }
+        return self._switch(record, entries, MemoryVerb.FORGET, f"context {name} is deleted", now)
+
     def snapshot(self, name: str, label: str, *, now: When | None = None) -> None:
         """Name the present state of a context, to restore it later. The last snapshot with a label counts."""
         self._may_write("snapshot", name)
@@ -270,6 +307,22 @@ class Contexts:
         changes = [{"memory": verb.value, "memory_id": own, "reason": reason} for own in (record.id, *entries)]
         self._change(changes, now, record.key or "")
         return len(entries)
+
+    def _described(self, found: Entries) -> Listed:
+        grants = self._lake.access.state(self._state.scope).grants
+        everyone = {one.context for one in grants if one.to_agent == EVERYONE}
+        teams = {one.context for one in grants if one.to_team is not None}
+        return [
+            Context(
+                name := one.key or "",
+                ContextType(one.tags[0]),
+                one.content,
+                one.status is Status.ARCHIVED,
+                one.created_at,
+                ContextScope.GLOBAL if name in everyone else ContextScope.TEAM if name in teams else ContextScope.AGENT,
+            )
+            for one in found
+        ]
 
     def _may_write(self, operation: str, name: str) -> None:
         label_of("name", name)
@@ -328,8 +381,3 @@ def _entries_of(top: MemorySnapshot, name: str) -> dict[str, DurableMemory]:
 
 def _restored(memory: DurableMemory) -> dict[str, Any]:
     return {field: getattr(memory, field) for field in RESTORED} | {"value": json.loads(memory.value or "null")}
-
-
-def _context_of(memory: DurableMemory) -> Context:
-    is_archived = memory.status is Status.ARCHIVED
-    return Context(memory.key or "", ContextType(memory.tags[0]), memory.content, is_archived, memory.created_at)

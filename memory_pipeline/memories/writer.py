@@ -83,7 +83,7 @@ class MemoryEventWriter:
         Args:
             content: text that can be understood by itself, at most 20,000 characters.
             kind: what sort of memory it is: fact, rule, instruction, observation, preference, procedure, reflection,
-                decision, plan or tool_output.
+                decision, plan, tool_output or conversation_summary.
             editor: the author of the change.
             now: the time of the change; the current time by default.
             fields: see :class:`~memory_pipeline.domain.fields.NewMemoryFields`.
@@ -323,7 +323,12 @@ class MemoryEventWriter:
         """The contexts of this scope: named containers of durable memories, with snapshots."""
         from memory_pipeline.memories.contexts import Contexts
 
-        return Contexts(self._lake, self._state, self._write, self._require_grant, self._log_use)
+        return Contexts(self._lake, self._state, self._write, self._require_grant, self._log_use, self._share_context)
+
+    def _share_context(self, context: str, team: str | None, now: When | None) -> None:
+        """Let a team, or all agents of the workspace, read a context."""
+        del team, now  # of a writer of an agent
+        raise InputError(f"this writer cannot share context {shown(context)}; use Memory.contexts")
 
     @cached_property
     def _pending(self) -> PendingJournal:

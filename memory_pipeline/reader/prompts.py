@@ -248,17 +248,10 @@ class PromptReader:
         everything = filter_of(self._lake.calendar, instant, {})
         floor = share_of("minimum_score", options.get("minimum_score"), settings.minimum_score)
         request = RecallRequest(everything, instant, None if now is None else instant, excluded, floor)
-        context = inject(
-            text,
-            documents,
-            most or settings.max_results,
-            max_tokens or settings.max_tokens,
-            settings,
-            self._reading_models,
-            self._sources.searches(text or "", request, speaker, hops, is_filled=is_filled),
-            self.calendar,
-            floor,
-        )
+        given = {"max_results": most, "max_tokens": max_tokens, "minimum_score": floor}
+        limited = settings.model_copy(update={name: one for name, one in given.items() if one is not None})
+        searches = self._sources.searches(text or "", request, speaker, hops, is_filled=is_filled)
+        context = inject(text, documents, limited, self._reading_models, searches, self.calendar)
         # Lines of the hot index have no kind: they only fill the budget.
         self.note_uses([item.id for item in context.of(Source.DURABLE) if item.kind], now=now)
         return context

@@ -29,15 +29,14 @@ from memory_pipeline.errors import CommitConflictError, InputError, VersionConfl
 from memory_pipeline.sessions.saved import load, save
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from memory_pipeline.domain.periods import When
-    from memory_pipeline.domain.sessions import Entry
+    from memory_pipeline.domain.sessions import Entry, Ttl
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.sessions.store import Entries, SessionStore
 
     Clock = Callable[[], datetime]
-    Ttl = float | timedelta
 
 _CALENDAR: Final = Calendar()
 _SECTIONS: Final = ("task_state", "intermediate_results", "conversation_context", "tool_state")

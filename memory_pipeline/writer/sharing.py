@@ -8,7 +8,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from memory_pipeline.domain.access import POOL, AccessEvent, AccessLevel, AccessVerb, decide, denial, fold_access
+from memory_pipeline.domain.access import (
+    EVERYONE,
+    POOL,
+    AccessEvent,
+    AccessLevel,
+    AccessVerb,
+    decide,
+    denial,
+    fold_access,
+)
 from memory_pipeline.domain.memories.events import AGENT, MemoryVerb
 from memory_pipeline.domain.scopes import Scope, label_of, user_identity
 from memory_pipeline.errors import InputError, shown
@@ -165,6 +174,9 @@ class AccessWriter:
             note_use(lake, by, scope, "access_history", grant, (), len(events))
         return sorted(events, key=lambda event: event.order)
 
+    def _share_context(self, context: str, team: str | None, now: When | None) -> None:
+        self.grant(EVERYONE if team is None else None, team=team, context=context, now=now)
+
     def _shared(self, user_id: str | None, context: str | None) -> Scope:
         lake, scope, own_user, by = self._shareable
         own = scope.own
@@ -228,7 +240,7 @@ class AccessWriter:
         return was_in_force
 
 
-class GrantedWriter(MemoryEventWriter, AccessWriter):
+class GrantedWriter(AccessWriter, MemoryEventWriter):
     """Changes durable memories of another agent of the workspace; take it from :meth:`MemoryWriter.of_agent`.
 
     A change needs a grant of the level ``write``, a grant or a revoke one of the level ``admin``. Each call looks it

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memory_pipeline.graph.writer import GraphWriter
 
 
-class MemoryWriter(MemoryEventWriter, AccessWriter):
+class MemoryWriter(AccessWriter, MemoryEventWriter):
     """Writes one agent's conversations, durable memories and, as :attr:`graph`, its graph.
 
     A conversation is written to the memory of those who take part: of its `user_id`, of the group of its `users`, or of

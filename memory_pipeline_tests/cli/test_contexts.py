@@ -68,7 +68,7 @@ def test_a_context_is_filled_and_restored_by_separate_processes() -> None:
 def test_text_for_people(runbooks: str) -> None:
     assert call("contexts", "get", "runbooks", "retry", *A).output == "Pause before a retry.\n"
     [_, _, row] = call("contexts", "list", *A).output.splitlines()
-    assert row.split()[:4] == ["runbooks", "knowledge_base", "False", "2024-01-15"]
+    assert row.split()[:5] == ["runbooks", "knowledge_base", "agent", "False", "2024-01-15"]
     assert call("contexts", "snapshots", "runbooks", *A).output == "2024-01-17 00:00  january\n"
     read("contexts", "create", "empty", *A)
     assert call("contexts", "snapshots", "empty", *A).output == "it has no snapshots\n"

@@ -99,3 +99,32 @@ def test_a_message_over_the_limit_is_kept_out_and_stored(memory: Memory, caplog:
 def test_wrong_arguments_are_refused(memory: Memory, options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         ContextWindow(memory, **options)
+
+
+def test_a_window_gives_what_fits_and_is_pruned_on_demand(memory: Memory) -> None:
+    window = ContextWindow(memory, max_tokens=100, count=lambda text: 10)
+    for number in range(3):
+        window.add(f"Message {number}.", now=NOW)
+    assert [message["content"] for message in window.get_context(25)] == ["Message 1.", "Message 2."]
+    assert window.get_context() == window.messages
+    assert window.get_context(9) == []
+    with pytest.raises(InputError, match="max_tokens 0"):
+        window.get_context(0)
+    with pytest.raises(InputError, match="strategy 'newest'"):
+        window.prune("newest")
+    window.prune()
+    assert len(window.messages) == 3
+    window.max_tokens = 20
+    window.prune("fifo")
+    assert contents(window) == ["Message 1.", "Message 2."]
+
+
+def test_fourteen_messages_become_a_summary_and_the_last_ten(memory: Memory) -> None:
+    window = ContextWindow(memory)
+    window.prune("summarize", now=NOW)
+    for number in range(14):
+        window.add(f"Then I walked to the {number} houses.", now=NOW + timedelta(minutes=number))
+    window.prune("summarize", now=NOW + timedelta(hours=1))
+    assert (len(window.messages), window.messages[0]["role"]) == (11, "system")
+    window.prune("summarize", now=NOW + timedelta(hours=1))
+    assert len(window.messages) == 11

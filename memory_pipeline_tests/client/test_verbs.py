@@ -13,7 +13,7 @@ from memory_pipeline import AsyncMemory, Memory
 from memory_pipeline.client import async_memory as views
 from memory_pipeline.client.conversations import Conversations
 from memory_pipeline.client.facts import FactStore
-from memory_pipeline.client.sharing import Pool
+from memory_pipeline.client.sharing import MemoryPool
 from memory_pipeline.client.tiers import TierValue
 from memory_pipeline.domain.memories.record import DurableMemory
 from memory_pipeline.errors import AccessDeniedError, InputError
@@ -21,6 +21,7 @@ from memory_pipeline.graph import Graph
 from memory_pipeline.graph.graph import Facts
 from memory_pipeline.memories.contexts import Contexts
 from memory_pipeline.sessions.views import KeyValues, ScratchPad, SessionMemory, ShortTermMemory
+from memory_pipeline_tests.invoking import call, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -258,6 +259,71 @@ def test_a_memory_at_a_fixed_time_answers_as_its_calls_with_that_time(root: str)
         memory.with_now("yesterday")
 
 
+def test_a_deleted_context_is_gone_with_its_entries_and_may_be_created_again(root: str) -> None:
+    contexts = Memory(root).contexts
+    contexts.create("trip", "project_context")
+    for key in ("hotel", "train"):
+        contexts.put("trip", key, f"The {key} is booked.")
+    contexts.put("trip", "plane", "The plane is booked.")
+    contexts.remove("trip", "plane")
+    contexts.snapshot("trip", "draft")
+    contexts.archive("trip")
+    contexts.create("other")
+    contexts.put("other", "hotel", "No hotel.")
+    assert contexts.delete("trip") == 2
+    assert [one.name for one in contexts.list()] == ["other"]
+    assert Memory(root).search("Is the train booked?", sources=("contexts",), minimum_score=0.9) == []
+    for use in (contexts.delete, contexts.entries, lambda name: contexts.put(name, "hotel", "Again.")):
+        with pytest.raises(InputError, match="'trip' is unknown"):
+            use("trip")
+    contexts.create("trip", "tool_cache")
+    assert contexts.entries("trip") == []
+    assert contexts.restore("trip", "draft") == 2
+    assert [one.content for one in contexts.entries("other")] == ["No hotel."]
+
+
+def test_the_scope_of_a_context_says_who_reads_it(root: str) -> None:
+    a, b, c = (agent(root, name) for name in "ABC")
+    a.add_to_team("office", "B")
+    for name, options in (
+        ("own", {}),
+        ("of office", {"scope": "team", "team": "office"}),
+        ("of all", {"scope": "global"}),
+    ):
+        assert a.contexts.create(name, **options).scope == options.get("scope", "agent")
+        a.contexts.put(name, "k", "A line.")
+    assert [(one.name, one.scope) for one in a.contexts.list()] == [
+        ("of all", "global"),
+        ("of office", "team"),
+        ("own", "agent"),
+    ]
+    for other, names in ((b, {"of office", "of all"}), (c, {"of all"})):
+        for name in ("own", "of office", "of all"):
+            if name in names:
+                assert other.of_agent("A").contexts.get(name, "k")
+            else:
+                with pytest.raises(AccessDeniedError):
+                    other.of_agent("A").contexts.get(name, "k")
+            with pytest.raises(AccessDeniedError):
+                other.of_agent("A").contexts.delete(name)
+    assert a.revoke("*", context="of all")
+    assert {one.scope for one in a.contexts.list()} == {"agent", "team"}
+    for options in ({"scope": "team"}, {"team": "office"}, {"scope": "account"}):
+        with pytest.raises(InputError, match=r"team|scope"):
+            a.contexts.create("other", **options)
+    assert len(a.contexts.list()) == 3
+
+
+def test_an_entry_may_be_the_summary_of_a_conversation_and_has_an_editor(root: str) -> None:
+    memory = Memory(root)
+    memory.contexts.create("trip")
+    text = "Anna booked a hotel and a train."
+    fields: dict[str, Any] = {"context": "trip", "key": "monday", "source_type": "workflow"}
+    known = memory.remember(text, "conversation_summary", editor="planner", **fields)
+    assert [(one.kind, one.editor) for one in memory.history(known)] == [("conversation_summary", "planner")]
+    assert [one.id for one in memory.reader.memories.list(kind="conversation_summary", context="trip")] == [known]
+
+
 async def _typed(memory: AsyncMemory) -> None:
     """Mypy checks these types. Nobody calls it."""
     assert_type(await memory.facts.facts_about("Anna"), list[DurableMemory])
@@ -281,7 +347,7 @@ async def _typed(memory: AsyncMemory) -> None:
         (views.AsyncKeyValues, KeyValues),
         (views.AsyncShortTerm, ShortTermMemory),
         (views.AsyncScratchPad, ScratchPad),
-        (views.AsyncPool, Pool),
+        (views.AsyncPool, MemoryPool),
     ],
 )
 def test_every_method_can_be_awaited(view: type, part: type) -> None:
@@ -290,3 +356,27 @@ def test_every_method_can_be_awaited(view: type, part: type) -> None:
 
     left_out = {"new_conversation_id"} | ({"joining"} if part is Graph else set())
     assert methods(part) - left_out <= methods(view)
+
+
+def test_the_verbs_on_the_command_line(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
+    memory = Memory(root, user_id="anna")
+    memory.contexts.create("trip")
+    anna = ["--user", "anna"]
+    in_session = ["--tier", "short_term", "--session", "s1", *anna]
+    call("sessions", "write", "city", '{"name": "Porto"}', "--ttl", "600", *in_session)
+    for _ in range(3):
+        city = read("sessions", "read", "city", *in_session)
+        assert city == {"tier": "short_term", "value": {"name": "Porto"}}
+    assert read("sessions", "consolidate", "--session", "s1", *anna)["promoted"] == 1
+    assert read("sessions", "read", "city", "--session", "s1", *anna)["tier"] == "long_term"
+    assert "'town'" in str(call("sessions", "read", "town", *anna).exception)
+    assert read("sessions", "share", "planner", "plan", "[1, 2]", *anna)["version"] > 0
+    assert read("sessions", "retrieve", "default", "plan", "--agent", "planner", *anna) == [1, 2]
+    assert read("sessions", "retrieve", "default", "plan", "--agent", "planner") is None
+    ids = ["--workspace", "default", "--agent", "default"]
+    assert read("contexts", "delete", "trip", *ids, *anna) == {"deleted": 0}
+    assert call("contexts", "delete", "trip", *anna).exit_code == 2  # a command that deletes has no default agent
+    call("share", "planner", "--context", "pool:notes", *ids)
+    assert memory.with_now(NOW).pool("notes", type="agent_private").accessible_by("planner") is False  # of no user
+    assert Memory(root).pool("notes", type="agent_private").accessible_by("planner")

@@ -107,13 +107,13 @@ def injected(
     search: Callable[[str, int, list[str] | None], Sequence[Recalled]] = lambda *_: (),
 ) -> InjectedContext:
     """Inject fake search results."""
-    settings = Injection.model_validate({"rerank": rerank})
+    limits = {"max_results": most, "max_tokens": tokens, "minimum_score": 0}
     return inject(
         prompt,
         document_parts(documents),
-        most or settings.max_results,
-        tokens or settings.max_tokens,
-        settings,
+        Injection.model_validate({"rerank": rerank}).model_copy(
+            update={name: one for name, one in limits.items() if one is not None}
+        ),
         models or ReadingModels(),
         Searches(lambda *_: recollection, search),
         Calendar(),

@@ -65,6 +65,7 @@ def changes(memory_id: str) -> dict[str, Callable[[GrantedWriter], object]]:
         "contexts: restore": lambda writer: [writer.contexts.restore("board", "first")],
         "contexts: archive": lambda writer: [writer.contexts.archive("board")],
         "contexts: unarchive": lambda writer: [writer.contexts.unarchive("board")],
+        "contexts: delete": lambda writer: [writer.contexts.delete("board")],
         "forget": lambda writer: writer.forget(memory_id),
         "forget of nothing": lambda writer: [writer.forget(kind="plan")],
     }

@@ -66,6 +66,7 @@ class MemoryKind(StrEnum):
     DECISION = _Traits("decision", is_permanent=False, weight=1.0, rivals=None)
     PLAN = _Traits("plan", is_permanent=False, weight=0.8, rivals=None)
     TOOL_OUTPUT = _Traits("tool_output", is_permanent=False, weight=None, rivals=None)
+    CONVERSATION_SUMMARY = _Traits("conversation_summary", is_permanent=False, weight=0.5, rivals=None)
 
     _value_: str
     is_permanent: bool
@@ -120,6 +121,14 @@ class ContextType(StrEnum):
     SHARED_CONTEXT = "shared_context"
     TOOL_CACHE = "tool_cache"
     PROJECT_CONTEXT = "project_context"
+
+
+class ContextScope(StrEnum):
+    """Who reads a context: its own agent, a team too, or all agents of the workspace."""
+
+    AGENT = "agent"
+    TEAM = "team"
+    GLOBAL = "global"
 
 
 #: The context of the memories that stand for contexts.

@@ -210,7 +210,18 @@ class HostedExtractor:
         refused += len(answer.facts) - len(accepted) + len(answer.operations) - len(changes)
         if answer.summary:
             cited, position = list(by_number.values()), len(answer.facts) + 1
-            accepted.append(self._fact(request, cited, FactKind.GIST, answer.summary, position=position))
+            gist = Fact.resting_on(
+                cited,
+                FactKind.GIST,
+                answer.summary,
+                position=position,
+                entities=(),
+                importance=0.4,
+                confidence=0.8,
+                mentioned_at=None,
+                **_made_by(request),
+            )
+            accepted.append(gist)
         return _ParsedAnswer(request.numbers, tuple(accepted), tuple(changes), refused)
 
     def _fact_from(self, request: LlmRequest, cited: Sequence[Message], fact: FoundFact, position: int) -> Fact:
@@ -222,45 +233,19 @@ class HostedExtractor:
         if any(not mention.is_complete for _, mentions in resolved for mention in mentions):
             content = " ".join(with_dates(sentence.text, mentions) for sentence, mentions in resolved)
         mentions = [mention for _, found in resolved for mention in found]
-        extracted = self._fact(
-            request,
+        entities = [name for text in fact.entities if 0 < len(name := " ".join(text.split())) <= _LONGEST_NAME]
+        extracted = Fact.resting_on(
             cited,
             FactKind(fact.kind),
             content,
             position=position,
-            entities=[name for text in fact.entities if 0 < len(name := " ".join(text.split())) <= _LONGEST_NAME],
+            entities=entities[:_MOST_ENTITIES],
             importance=round(fact.importance, 2),
             confidence=round(fact.confidence, 2),
             mentioned_at=self._date(fact.date, cited, mentions, said_on),
+            **_made_by(request),
         )
         return _with_durable_fields(extracted, fact, cited)
-
-    def _fact(
-        self,
-        request: LlmRequest,
-        cited: Sequence[Message],
-        kind: FactKind,
-        content: str,
-        *,
-        position: int,
-        entities: Sequence[str] = (),
-        importance: float = 0.4,
-        confidence: float = 0.8,
-        mentioned_at: datetime | None = None,
-    ) -> Fact:
-        return Fact.resting_on(
-            cited,
-            kind,
-            content,
-            extraction_method=request.prompt_version,
-            position=position,
-            entities=list(entities)[:_MOST_ENTITIES],
-            importance=importance,
-            confidence=confidence,
-            mentioned_at=mentioned_at,
-            model=request.endpoint.model,
-            prompt_version=request.prompt_version,
-        )
 
     def _date(
         self, text: str | None, cited: Sequence[Message], stated: Sequence[DateMention], said_on: date
@@ -306,6 +291,12 @@ class HostedExtractor:
                 cut = f" … ({len(message.content):,} characters)" if len(message.content) > _CONTEXT else ""
                 content = f"{message.content[:_CONTEXT]}{cut}"
                 yield Line(number, f"(context, not to be cited) {when} {message.role}:", content)
+
+
+def _made_by(request: LlmRequest) -> dict[str, str]:
+    """Return the fields of a fact that say what made it."""
+    version = request.prompt_version
+    return {"extraction_method": version, "model": request.endpoint.model, "prompt_version": version}
 
 
 @lru_cache(maxsize=32)

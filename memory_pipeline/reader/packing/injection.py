@@ -70,26 +70,24 @@ class Searches(NamedTuple):
 def inject(
     query: str | None,
     documents: Sequence[Recalled],
-    most: int,
-    max_tokens: int,
     settings: Injection,
     models: ReadingModels,
     searches: Searches,
     calendar: Calendar,
-    minimum_score: float = 0.0,
 ) -> InjectedContext:
-    """Return the context for a prompt: at most `most` items in a budget. `calendar` is that of the summaries.
+    """Return the context for a prompt, within the limits of the settings. `calendar` is that of the summaries.
 
     Facts and points with a lower score are left out; see :func:`~memory_pipeline.reader.packing.recall.fitting`.
     Without a query, the context has only the hot index.
     """
+    most, max_tokens = settings.max_results, settings.max_tokens
     packer = Packer(calendar, max_tokens, is_block=True, most=most)
     troubles: dict[str, str] = {}
     ranked: list[Recalled] = []
     if query is not None:
         found, troubles = _search(query, most, max_tokens, models, searches)
         lasting = [*found["durable"], *_scored(found["graph"], found["memory"])]
-        own = settled(chain.from_iterable(fitting(found["memory"], lasting, minimum_score)))
+        own = settled(chain.from_iterable(fitting(found["memory"], lasting, settings.minimum_score)))
         if settings.rerank == "deterministic":
             documents = by_words(query, documents)
         ranked = distinct(in_turn(by_worth(distinct(own)), documents))
