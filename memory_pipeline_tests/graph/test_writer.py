@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import default_models
@@ -152,14 +151,6 @@ def test_relationships_connect_known_entities(root: str, writer: GraphWriter, gr
     assert writer.add_relationship("Anna", "knows", "company", now=after(3))
     writer.insert("Anna", "also_known_as", "Annie", now=after(4))
     assert writer.add_relationship("Annie", "knows", "Bosch", now=after(5))
-
-
-def test_another_agents_graph_is_invisible(root: str, writer: GraphWriter) -> None:
-    writer.add_entity("Anna", now=NOON)
-    writer.add_entity("Bosch", now=NOON)
-    other = MemoryWriter(Lake(root), Scope("acme", "sales"), START).graph
-    with pytest.raises(InputError, match=r"^source 'Anna' is unknown"):
-        other.add_relationship("Anna", "works_at", "Bosch", now=after(1))
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------

@@ -190,10 +190,6 @@ def test_edits_are_in_the_files_of_their_agent(journal: Journal) -> None:
     ("changes", "reason"),
     [
         ({"edit": "UPSERT"}, "operation 'UPSERT' is unknown"),
-        ({"edit": None}, "edit None is unknown"),
-        ({"edit": {}}, "edit {} is unknown"),
-        ({"weight": 2}, "weight 2 is not accepted"),
-        ({"object": ""}, "object '' is blank"),
         ({"subject": "\ud800"}, "subject '\\ud800' is not valid Unicode"),
         ({"agent_id": "sales"}, "expected the scope and hours of its file"),
         ({"timestamp": "2024-01-15T09:00:00+00:00"}, "expected the scope and hours of its file"),
@@ -243,10 +239,7 @@ def test_events_round_trip(events: list[MemoryEvent]) -> None:
     ("changes", "reason"),
     [
         ({"memory": "MERGE"}, "memory 'MERGE' is unknown"),
-        ({"memory": None}, "memory None is unknown"),
-        ({"memory": {}}, "memory {} is unknown"),
         ({"changes": {"content": "\ud800"}}, "content '\\ud800' is not a text"),
-        ({"changes": {"content": "x", "importance": 2}}, "importance 2 is not accepted"),
         ({"editor": "consolidation"}, "editor 'consolidation' is reserved for the pipeline"),
         ({"agent_id": "sales"}, "expected the scope and hours of its file"),
         ({"timestamp": "2024-01-15T09:00:00+00:00"}, "expected the scope and hours of its file"),

@@ -158,11 +158,6 @@ def test_hits_are_in_the_order_of_the_sum_of_their_parts(ways: dict[str, MemoryR
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-@pytest.mark.parametrize("signal", [field.name for field in fields(Weights)])
-def test_each_part_is_documented(signal: str) -> None:
-    assert f"{signal}: " in (Weights.__doc__ or "") or f"{signal}, " in (Weights.__doc__ or "")
-
-
 def test_parts_explain_the_score(ways: dict[str, MemoryReader]) -> None:
     def parts(query: str, **options: Any) -> list[dict[str, float]]:
         return [dict(hit.parts or {}) for hit in search(ways["held"], query=query, explain=True, **options)]

@@ -132,19 +132,6 @@ def test_both_ends_of_the_range_are_included(porto: Path, models: Models) -> Non
     assert not contents(reader, now=exactly - timedelta(seconds=1), minimum_days_ago=3)
 
 
-def test_without_a_query_the_newest_come_first(root: str, models: Models, reader: MemoryReader) -> None:
-    write(Lake(root), conversation("First.", "Second.", "Third."))
-    make_hours(root, models)
-    write(Lake(root), conversation("Fourth.", at="2024-01-15T09:00", conversation_id="tail"))
-    assert contents(reader, max_results=3) == ["Anna: Fourth.", "Anna: Third.", "Anna: Second."]
-
-
-def test_a_message_of_many_sentences_is_one_hit(root: str, models: Models, reader: MemoryReader) -> None:
-    write(Lake(root), conversation("I moved to Porto. My Porto flat has a balcony. Porto is hilly."))
-    make_hours(root, models)
-    assert len(contents(reader, "Porto")) == 1
-
-
 @pytest.mark.parametrize("grain", [grain.value for grain in Grain])
 def test_every_grain_is_found_after_its_period_has_closed(porto: Path, models: Models, grain: str) -> None:
     reader = MemoryReader(Lake(str(porto)), ACME, models.embedder)

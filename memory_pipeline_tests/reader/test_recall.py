@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period, hour_of
-from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.memories.search import MemorySearch
@@ -124,12 +123,6 @@ def test_the_budget_is_never_exceeded(reader: MemoryReader, budget: int) -> None
     assert found.tokens == count_tokens(str(found)) <= budget
 
 
-def test_the_same_memory_gives_the_same_answer(filled: Path, reader: MemoryReader, models: Models) -> None:
-    first = reader.recall("Porto ferry violin", 80, now=NOW)
-    assert first == reader.recall("Porto ferry violin", 80, now=NOW)
-    assert first == MemoryReader(Lake(str(filled)), ACME, models.embedder).recall("Porto ferry violin", 80, now=NOW)
-
-
 def test_filters_hold_for_all_grains(reader: MemoryReader) -> None:
     found = reader.recall("Porto violin ferry", since=date(2024, 3, 1), until=date(2024, 3, 31), now=NOW)
     assert found
@@ -159,22 +152,6 @@ def test_no_summary_is_recalled_before_its_period_has_closed(filled: Path, root:
 def test_an_agent_without_memory_recalls_nothing(lake: Lake, models: Models) -> None:
     found = MemoryReader(lake, ACME, models.embedder).recall("Porto", now=NOW)
     assert (found, str(found), found.tokens) == ([], "", 0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"query": "  "}, "query is blank"),
-        ({"query": "x" * 1_000_000}, "query 'xxx.* is not accepted"),
-        ({"query": "x", "max_tokens": 0}, "max_tokens 0 is not accepted"),
-        ({"query": "x", "max_tokens": True}, "max_tokens True"),
-        ({"query": "x", "since": datetime.fromisoformat("2024-01-01T08:00")}, "since .* has no time zone"),
-        ({"query": "x", "minimum_importance": 2}, "minimum_importance 2"),
-    ],
-)
-def test_invalid_arguments_are_named(reader: MemoryReader, arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        reader.recall(**arguments)
 
 
 def test_a_better_point_is_dropped_for_facts_of_its_period() -> None:

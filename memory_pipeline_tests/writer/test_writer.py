@@ -152,8 +152,6 @@ def test_a_writer_opened_before_the_lake_keeps_the_lakes_time_zone(root: str) ->
         ({"content": ""}, "content '' is not valid; expected a text that is not blank"),
         ({"content": "a\ud800"}, "is not valid Unicode text"),
         ({"timestamp": None}, "timestamp None is not a time; expected an ISO 8601 time with its zone"),
-        ({"timestamp": "2024-01-15T08:03:00"}, "has no time zone"),
-        ({"timestamp": "0001-01-01T00:00:00Z"}, "outside the years 1901 to 2998"),
         ({"timestamp": "9999-12-31T00:00:00Z"}, "outside the years 1901 to 2998"),
         ({"timestamp": "1972-12-31T23:00:00Z"}, "before the first day of this memory, 1973-01-01"),
         ({"timestamp": "2024-06-03T00:00:00Z"}, "is in the future (now is 2024-06-01T00:00:00+00:00)"),
@@ -172,12 +170,6 @@ def test_one_bad_message_refuses_the_whole_write(writer: MemoryWriter, root: str
     assert reason in text
     assert len(text) < 500
     assert not Path(root).exists()
-
-
-@pytest.mark.parametrize("value", [None, [], "text", 5])
-def test_a_conversation_is_an_object(writer: MemoryWriter, value: Any) -> None:
-    with pytest.raises(InputError, match="a conversation must be an object, not "):
-        writer.write(value, now=NOW)
 
 
 def test_further_errors_are_counted(writer: MemoryWriter) -> None:
@@ -278,26 +270,6 @@ def test_a_conversation_sent_again_with_more_turns_adds_only_the_new_ones(
     assert Lake(root).journal.quarantined() == []
 
 
-def test_sending_the_same_three_times_gives_the_same_rows(writer: MemoryWriter, root: str) -> None:
-    write(writer, message(id="m1"), message("Hello."))
-    run(root)
-    columns = [name for name in FACTS.schema.names if name != "vector"]
-    rows = Lake(root).tables.read(FACTS, columns=columns).sort_by("id").to_pylist()
-    assert rows != []
-    for _ in range(2):
-        assert write(writer, message(id="m1"), message("Hello.")).files == ()  # known already, not written again
-        assert Lake(root).tables.read(FACTS, columns=columns).sort_by("id").to_pylist() == rows
-
-
-def test_facts_come_from_people_and_agents_only(writer: MemoryWriter, root: str) -> None:
-    roles = ("user", "assistant", "system", "tool")
-    write(writer, *(message(f"I am the {role} in Porto.", role=role) for role in roles))
-    run(root)
-    assert len(landed(root)) == 4
-    facts = Lake(root).tables.read(FACTS).to_pylist()
-    assert {fact["speaker"] for fact in facts} == {"User", "Agent"}
-
-
 REUSES: list[Record] = [
     {"content": "I moved to Lisbon."},
     {"role": "assistant"},
@@ -321,9 +293,11 @@ def test_a_second_use_of_an_id_is_refused_with_an_error_that_names_it(writer: Me
         if is_loaded:
             run(root)
         for reuse in (*REUSES, ELSEWHEN):
+            # In the hour of the reuse, so that the write says nothing of the hour of the first.
+            new = message("new", id="m2") | {name: reuse[name] for name in ("timestamp",) if name in reuse}
             for one in (writer, open_writer(root)):  # the writer that wrote it, and another process
                 with pytest.raises(InputError, match=REFUSAL):
-                    write(one, message("new", id="m2"), message(id="m1") | reuse)
+                    write(one, new, message(id="m1") | reuse)
         assert contents(root) == ([] if is_loaded else ["I moved to Porto."])
 
 
@@ -392,28 +366,6 @@ def test_the_first_of_two_contradictions_in_the_journal_is_kept(root: str) -> No
     assert "message id 'm1' of conversation 'call' was already used for other content" in rejection.reason
     assert isinstance(rejection.record, dict)
     assert rejection.record["content"] == "second"
-
-
-def test_a_turn_is_found_once_before_and_after_the_run(writer: MemoryWriter, root: str) -> None:
-    reader = MemoryReader.open(root, workspace_id="acme", agent_id="support")
-    write(writer, message(name="Anna"))
-    [before] = reader.search_memory(query="Where did Anna move?", now=NOW)
-    assert str(before) == "⁍ [2024-01-15] Anna: I moved to Porto."
-    run(root)
-    [after] = reader.search_memory(query="Where did Anna move?", now=NOW)
-    assert (after.id, str(after)) == (before.id, str(before))
-    write(writer, message(name="Anna"))  # sent again: pending and indexed
-    [again] = reader.search_memory(query="Where did Anna move?", now=NOW)
-    assert again.id == before.id
-
-
-def test_agents_with_the_same_texts_stay_separate(root: str) -> None:
-    for agent in ("support", "sales"):
-        write(open_writer(root, agent), message(f"I moved to Porto, says {agent}.", id="m1"), message("yes"))
-    run(root)
-    for agent in ("support", "sales"):
-        hits = MemoryReader.open(root, workspace_id="acme", agent_id=agent).search_memory(now=NOW)
-        assert sorted(hit.content for hit in hits) == [f"User: I moved to Porto, says {agent}.", "User: yes"]
 
 
 def test_threads_can_create_a_lake_concurrently(root: str) -> None:

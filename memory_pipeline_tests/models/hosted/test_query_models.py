@@ -131,23 +131,6 @@ def test_read_questions_are_sent_each_time_and_not_stored(server: OpenAIServer) 
     assert len(server.requests) == 2
 
 
-@pytest.mark.parametrize("kind", ["bad_content", "length"])
-def test_a_wrong_answer_is_corrected_once(server: OpenAIServer, kind: str) -> None:
-    server.faults = [Fault(kind)]
-    assert finder_at(server).find(PROMPT) == ["Nadia", "Tom", "Porto"]
-    server.faults = [Fault(kind)]
-    assert reranker_at(server).order(PROMPT, TEXTS) == [1, 2, 3, 0]
-    assert len(server.requests) == 4
-    assert "That answer could not be used" in server.requests[3].body["messages"][-1]["content"]
-
-
-def test_json_in_a_fence_is_read(server: OpenAIServer) -> None:
-    server.faults = [Fault("fenced", times=None)]
-    assert finder_at(server).find(PROMPT) == ["Nadia", "Tom", "Porto"]
-    assert reranker_at(server).order(PROMPT, TEXTS) == [1, 2, 3, 0]
-    assert len(server.requests) == 2
-
-
 @pytest.mark.parametrize(
     ("kind", "trouble"),
     [
@@ -210,20 +193,6 @@ def test_a_server_that_is_down_is_skipped(server: OpenAIServer) -> None:
     finder = finder_at(server)
     assert [trouble_of(lambda: finder.find(PROMPT)) for _ in range(20)] == [Trouble.UNAVAILABLE] * 20
     assert len(server.requests) < 10
-
-
-def test_many_threads_ask_concurrently(server: OpenAIServer) -> None:
-    finder, reranker = finder_at(server), reranker_at(server)
-    found: list[object] = []
-    threads = [
-        threading.Thread(target=lambda: found.append((finder.find(PROMPT), reranker.order(PROMPT, TEXTS))))
-        for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [(["Nadia", "Tom", "Porto"], [1, 2, 3, 0])] * 8
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
