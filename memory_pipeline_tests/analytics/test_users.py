@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from memory_pipeline.analytics import Warehouse, models_of
-from memory_pipeline.models.factory import Models
+from memory_pipeline.lake import Lake
 from memory_pipeline_tests.building import run
 from memory_pipeline_tests.users import GROUP, HOMES, write_users
+
+if TYPE_CHECKING:
+    from memory_pipeline.models.factory import Models
+    from memory_pipeline_tests.conftest import SharedFolder
 
 IDENTITIES = ["", "group:team", *(f"user:{user}" for user in HOMES)]
 
 
-@pytest.fixture
-def warehouse(root: str, models: Models) -> Warehouse:
-    lake = write_users(root)
-    run(lake, models)
-    return Warehouse(lake)
+@pytest.fixture(scope="module")
+def warehouse(shared_folder: SharedFolder, models: Models) -> Warehouse:
+    """The warehouse of a lake with users. It is only read."""
+    folder = shared_folder("analytics-users", lambda path: run(write_users(str(path)), models))
+    return Warehouse(Lake(str(folder)))
 
 
 @pytest.mark.parametrize("mart", ["memory_by_period", "memory_growth"])

@@ -19,7 +19,7 @@ from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.retention import expire
-from memory_pipeline_tests.building import NOW, START, conversation, run, write
+from memory_pipeline_tests.building import START, conversation, run, write
 from memory_pipeline_tests.concurrency.rivals import event_of
 from memory_pipeline_tests.erasure.lakes import ANNA, NOTED, built, held, written
 from memory_pipeline_tests.erasure.test_forget import is_annas
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.concurrency.rivals import Rivals
 
+#: After the end of the weeks, the month and the quarter that the lakes are told of.
+NOW = datetime(2024, 4, 2, 9, tzinfo=UTC)
 #: With this plan, hours of January have expired and days have not.
 SOON = datetime(2024, 2, 5, 9, tzinfo=UTC)
 PLAN = b"workspaces: {acme: {retention: {plan: free}}}"
@@ -125,7 +127,7 @@ def test_a_person_can_be_erased_during_runs(rivals: Rivals, pending: Path, model
     make_all(root)
     rivals.do([partial(forget_anna, root), partial(write_and_make, root, 0), partial(consolidate_days, root)])
     settled(root)
-    built(Lake(never), models, lambda record: not is_annas(record), [without_note(NOTED)])
+    built(Lake(never), models, lambda record: not is_annas(record), [without_note(NOTED)], NOW)
     write_and_make(never, 0)
     settled(never)
     assert held(Lake(root)) == held(Lake(never))

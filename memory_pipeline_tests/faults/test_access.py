@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import AccessDeniedError
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter
-from memory_pipeline_tests.building import conversation, run, write
+from memory_pipeline_tests.building import conversation, write
 
 if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
@@ -23,7 +25,7 @@ A = Scope("acme", "A")
 def test_the_check_of_a_grant_adds_no_request_to_a_search(proxy: FaultProxyProcess, far: str, models: Models) -> None:
     lake = Lake(far)
     write(lake, conversation("The code of the vault is 4711.", scope=A))
-    run(lake, models)
+    list(materialize(lake, models, Grain.WORKING, lake.journal.pending_hours()))
     write(lake, conversation("The vault opens at nine.", at="2024-02-01T08:00", scope=A, conversation_id="c2"))
     writer = MemoryWriter.open(far, workspace_id="acme", agent_id="A", user_id="anna")
     message = {"role": "user", "content": "My vault is blue.", "timestamp": "2024-02-02T08:00:00Z"}

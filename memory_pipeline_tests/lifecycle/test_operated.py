@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 DAYS = int(os.environ.get("MEMORY_PIPELINE_SIMULATED_DAYS", "14" if IS_THOROUGH else "7"))
 #: Number of days between checks.
-LOOKS = 1 if IS_THOROUGH else 4
+LOOKS = 1 if IS_THOROUGH else 7
 #: A week and a month end within the first days, and days expire.
 FIRST = date(2024, 1, 25)
 AGENTS = (Scope("free", "support"), Scope("free", "sales"), Scope("keeper", "support"))
