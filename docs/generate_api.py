@@ -18,7 +18,7 @@ from memory_pipeline import AsyncMemory, ContextWindow, Memory, errors
 from memory_pipeline.client.conversations import Conversation, Conversations
 from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.listing import Page
-from memory_pipeline.client.sharing import AgentAccess, MemoryPool
+from memory_pipeline.client.sharing import AgentAccess, AgentPool
 from memory_pipeline.client.tiers import TierStatistics, TierValue
 from memory_pipeline.domain.access import AccessEvent
 from memory_pipeline.domain.fields import RECORDS
@@ -58,7 +58,7 @@ _MAIN = {
     SessionMemory: 'memory.session("s1")',
     ShortTermMemory: 'memory.session("s1").short_term',
     ScratchPad: 'memory.session("s1").scratch_pad',
-    MemoryPool: 'memory.pool("board")',
+    AgentPool: 'memory.pool("board")',
     Contexts: "memory.contexts",
     AgentAccess: 'memory.of_agent("planner")',
     MemoryReader: "from memory_pipeline.reader import MemoryReader",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 from memory_pipeline.client.conversations import Conversations
 from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.memory import Memory
-from memory_pipeline.client.sharing import AgentAccess, MemoryPool
+from memory_pipeline.client.sharing import AgentAccess, AgentPool
 from memory_pipeline.graph import Graph
 from memory_pipeline.memories.contexts import Contexts
 from memory_pipeline.sessions.views import KeyValues, ScratchPad, SessionMemory, ShortTermMemory
@@ -183,19 +183,19 @@ class AsyncSession(AsyncKeyValues):
 
 
 class AsyncPool(AsyncView):
-    """:class:`MemoryPool`, with methods to await."""
+    """:class:`AgentPool`, with methods to await."""
 
-    read = _awaited(MemoryPool.read)
-    write = _awaited(MemoryPool.write)
-    merge = _awaited(MemoryPool.merge)
-    remove = _awaited(MemoryPool.remove)
-    clear = _awaited(MemoryPool.clear)
-    snapshot = _awaited(MemoryPool.snapshot)
-    statistics = _awaited(MemoryPool.statistics)
-    grant = _awaited(MemoryPool.grant)
-    revoke = _awaited(MemoryPool.revoke)
-    public_read = _awaited(MemoryPool.public_read)
-    accessible_by = _awaited(MemoryPool.accessible_by)
+    read = _awaited(AgentPool.read)
+    write = _awaited(AgentPool.write)
+    merge = _awaited(AgentPool.merge)
+    remove = _awaited(AgentPool.remove)
+    clear = _awaited(AgentPool.clear)
+    snapshot = _awaited(AgentPool.snapshot)
+    statistics = _awaited(AgentPool.statistics)
+    grant = _awaited(AgentPool.grant)
+    revoke = _awaited(AgentPool.revoke)
+    public_read = _awaited(AgentPool.public_read)
+    accessible_by = _awaited(AgentPool.accessible_by)
 
 
 class AsyncAgentAccess(AsyncView):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from memory_pipeline.writer.sharing import Shareable
 
 
-class MemoryPool(SharedPool):
+class AgentPool(SharedPool):
     """A :class:`~memory_pipeline.sessions.views.SharedPool`, and who may use it.
 
     A pool of the type ``agent_private`` is its agent's alone, until :meth:`grant` lets others use it, each by
@@ -131,7 +131,7 @@ class AgentAccess:
         """Its contexts. A grant of one context opens this one, and nothing else."""
         return self.writer.contexts
 
-    def pool(self, name: str = DEFAULT_NAME, *, team: str | None = None) -> MemoryPool:
+    def pool(self, name: str = DEFAULT_NAME, *, team: str | None = None) -> AgentPool:
         """Return a pool of the agent or of its user: a private one, or that of a team.
 
         Each call of a method of a private pool needs a grant of the pool or of the whole memory: to read of the level
@@ -150,7 +150,7 @@ class AgentAccess:
         if not self._lake.exists and self._asking != owner.own:  # it is not made for a stranger
             raise denial(self._asking, AccessLevel.READ, owner.own, self._user_id)
         entries = session_store(self._lake).entries(container).guarded(partial(self._require, name, team))
-        return MemoryPool(None if team else self.writer, entries, lambda: datetime.now(UTC), name, kind, None)
+        return AgentPool(None if team else self.writer, entries, lambda: datetime.now(UTC), name, kind, None)
 
     def _require(self, name: str, team: str | None, is_write: bool) -> None:
         """Raise AccessDeniedError if the agent may not use a pool. Its use is logged."""

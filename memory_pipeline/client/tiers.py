@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from memory_pipeline.client.opened import clock
-from memory_pipeline.client.sharing import MemoryPool, SharedMemory
+from memory_pipeline.client.sharing import AgentPool, SharedMemory
 from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import label_of, user_identity
 from memory_pipeline.domain.sessions import (
@@ -133,7 +133,7 @@ class TieredMemory(SharedMemory):
         team: str | None = None,
         task: str | None = None,
         run: str | None = None,
-    ) -> MemoryPool:
+    ) -> AgentPool:
         """Return a pool: values that several agents of the workspace read and write, with one version.
 
         By default all agents that work for this user see it; without a user, all agents that work for none.
@@ -158,9 +158,9 @@ class TieredMemory(SharedMemory):
         container = pool_container(workspace_id, agent_id, self.user_id, name, kind, scope, team, task, run)
         ttl = RUN_POOL_TTL if container.kind is EntryKind.RUN_POOL else None
         owner = self if kind == "agent_private" and scope in {None, "agent"} else None
-        return MemoryPool(owner, self._sessions.entries(container), clock, name, kind, ttl)
+        return AgentPool(owner, self._sessions.entries(container), clock, name, kind, ttl)
 
-    def workflow_memory(self, run: str, name: str = DEFAULT_NAME) -> MemoryPool:
+    def workflow_memory(self, run: str, name: str = DEFAULT_NAME) -> AgentPool:
         """Return the memory of a run of a workflow: the pool of the type ``shared_memory`` that it alone sees.
 
         It is ``pool(name, run=run)``: all agents that name the run read and write it, for the same user.

@@ -13,7 +13,7 @@ from memory_pipeline import AsyncMemory, Memory
 from memory_pipeline.client import async_memory as views
 from memory_pipeline.client.conversations import Conversations
 from memory_pipeline.client.facts import FactStore
-from memory_pipeline.client.sharing import MemoryPool
+from memory_pipeline.client.sharing import AgentPool
 from memory_pipeline.client.tiers import TierValue
 from memory_pipeline.domain.memories.record import DurableMemory
 from memory_pipeline.errors import AccessDeniedError, InputError
@@ -347,7 +347,7 @@ async def _typed(memory: AsyncMemory) -> None:
         (views.AsyncKeyValues, KeyValues),
         (views.AsyncShortTerm, ShortTermMemory),
         (views.AsyncScratchPad, ScratchPad),
-        (views.AsyncPool, MemoryPool),
+        (views.AsyncPool, AgentPool),
     ],
 )
 def test_every_method_can_be_awaited(view: type, part: type) -> None:
