@@ -239,7 +239,7 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
 def _latencies(grown: Growing, readers: Mapping[str, MemoryReader]) -> list[dict[str, Cell]]:
     asked, now = queries(_SEARCHES), grown.now
     at_hand = grown.embedder.embed(asked)
-    rows = vectors_of(grown.lake.index.scan(SCOPE, Grain.WORKING, ["vector"]), grown.embedder.dimension)
+    rows = vectors_of(grown.lake.index.read([SCOPE], ["vector"], "grain = 'working'"), grown.embedder.dimension)
     ways: dict[str, Callable[[int], object]] = {
         "NumPy, vector at hand": lambda n: nearest(rows, at_hand[n]),
         "NumPy, with the query's vector": lambda n: nearest(rows, grown.embedder.embed([asked[n]])[0]),

@@ -102,11 +102,8 @@ def _order(name: str) -> tuple[str, ...]:
 
 def index_rows(lake: Lake, scopes: Sequence[Scope]) -> dict[tuple[Scope, Grain], list[dict[str, Any]]]:
     """Return all rows of the agents' index tables in a stable order."""
-    return {
-        (scope, grain): sorted(lake.index.scan(scope, grain).to_pylist(), key=lambda row: str(row["id"]))
-        for scope in scopes
-        for grain in Grain
-    }
+    rows = {(scope, grain): lake.index.read([scope], None, f"grain = '{grain}'") for scope in scopes for grain in Grain}
+    return {key: sorted(own.to_pylist(), key=lambda row: str(row["id"])) for key, own in rows.items()}
 
 
 def versions(lake: Lake) -> dict[str, int]:

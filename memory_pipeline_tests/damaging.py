@@ -30,6 +30,6 @@ def file_of(lake: Lake, spec: TableSpec, key: str | None = None, **fixed: str) -
 
 def newest_file(lake: Lake, spec: TableSpec) -> Path:
     """Return the newest file with rows of a projection."""
-    folders = [f"{name}.lance" for name in lake.projections[spec.name].tables()]
+    folders = [f"{name}.lance" for name in lake.projections[spec.name].roster.tables()]
     files = [path for folder in folders for path in Path(lake.storage.uri, "projections", folder, "data").glob("*")]
     return max(files, key=lambda path: path.stat().st_mtime_ns)

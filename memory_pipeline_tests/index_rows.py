@@ -156,7 +156,7 @@ def give_own_table(root: str | Path, scope: Scope, monkeypatch: pytest.MonkeyPat
     """Move the index rows of a scope to a table of its own, as if it had many rows."""
     monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
     index = Lake(str(root)).index
-    rows = index.scan(scope, Grain.WORKING)
+    rows = index.read([scope], None, "grain = 'working'")
     index.replace(Grain.WORKING, [Period(Grain.WORKING, key) for key in set(rows["period"].to_pylist())], rows, [scope])
     assert index.is_large(scope)
 

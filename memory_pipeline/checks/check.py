@@ -12,6 +12,7 @@ import polars as pl
 from memory_pipeline.domain.identity import EVENT
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
+from memory_pipeline.domain.values import batched
 from memory_pipeline.errors import one_line, shown
 from memory_pipeline.lake.codec.codec import scope_of
 from memory_pipeline.lake.files.disk import disk_error
@@ -112,15 +113,7 @@ def parts_of(
     listed = sorted(sizes if selected is None else sizes.keys() & set(selected))
     period = {place.period} - {""} if keys is None and not place.is_by_period else set()
     names = {*columns, *period}
-    batch: list[str] = []
-    size = 0
-    for key in listed:
-        batch.append(key)
-        size += sizes[key]
-        if size >= _PART_BYTES:
-            yield _frame(context, place, batch, names, where)
-            batch, size = [], 0
-    if batch:
+    for batch in batched(listed, sizes.__getitem__, _PART_BYTES):
         yield _frame(context, place, batch, names, where)
 
 

@@ -65,20 +65,12 @@ class DirectRunner:
             errors.append(error)
         rows = [part for part in parts if part.asset == table_asset(grain)]
         used = sum((part.usage for part in rows), Usage())
-        return RunResult(
-            grain,
-            periods,
-            sum(part.changed for part in parts),
-            sum(part.rows for part in rows),
-            used.calls,
-            used.tokens_in,
-            used.tokens_out,
-            used.cost or 0.0,
-            sum(part.fallbacks for part in rows),
-            sum(part.unfinished for part in rows),
-            sum(part.refused for part in rows),
-            sum(part.expired for part in parts),
-        ), errors
+        usage = {"calls": used.calls, "tokens_in": used.tokens_in, "tokens_out": used.tokens_out}
+        sums = {
+            name: sum(getattr(part, name) for part in rows) for name in ("rows", "fallbacks", "unfinished", "refused")
+        }
+        changed, expired = (sum(getattr(part, name) for part in parts) for name in ("changed", "expired"))
+        return RunResult(grain, periods, changed, **sums, **usage, cost_usd=used.cost or 0.0, expired=expired), errors
 
     def consolidation(self, days: Sequence[Period]) -> ConsolidationReport:
         """Consolidate durable memories as of the ends of days."""

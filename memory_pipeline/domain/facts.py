@@ -123,9 +123,9 @@ class Fact:
     @classmethod
     def of(
         cls,
-        message: Message,
+        messages: Sequence[Message],
         kind: FactKind,
-        text: str,
+        content: str,
         *,
         extraction_method: str,
         position: int = 0,
@@ -133,33 +133,6 @@ class Fact:
         importance: float = 0.3,
         confidence: float = 1.0,
         mentioned_at: datetime | None = None,
-    ) -> Fact:
-        """Create a fact that quotes one message; `text` excludes the speaker."""
-        return cls.resting_on(
-            [message],
-            kind,
-            f"{message.speaker}: {text}",
-            extraction_method=extraction_method,
-            position=position,
-            entities=entities,
-            importance=importance,
-            confidence=confidence,
-            mentioned_at=mentioned_at,
-        )
-
-    @classmethod
-    def resting_on(
-        cls,
-        messages: Sequence[Message],
-        kind: FactKind,
-        content: str,
-        *,
-        extraction_method: str,
-        position: int,
-        entities: Sequence[str],
-        importance: float,
-        confidence: float,
-        mentioned_at: datetime | None,
         model: str | None = None,
         prompt_version: str | None = None,
     ) -> Fact:
@@ -167,14 +140,7 @@ class Fact:
         last = max(messages, key=lambda message: (message.sent_at, message.turn, message.id))
         identity = [last.id, *sorted({message.id for message in messages} - {last.id})]
         return cls(
-            id=make_id(
-                Grain.WORKING,
-                last.hour,
-                *last.scope.ids,
-                *identity,
-                kind is FactKind.TURN,
-                content,
-            ),
+            id=make_id(Grain.WORKING, last.hour, *last.scope.ids, *identity, kind is FactKind.TURN, content),
             scope=last.scope,
             kind=kind,
             content=content,

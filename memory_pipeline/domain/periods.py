@@ -91,9 +91,9 @@ _PATTERNS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Period:
-    """A grain and a key, such as ``2024-W03``. Keys of one grain sort by time."""
+    """A grain and a key, such as ``2024-W03``. Periods of one grain sort by time, as their keys do."""
 
     grain: Grain
     key: str

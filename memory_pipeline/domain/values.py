@@ -1,12 +1,16 @@
-"""Checks of single values from outside. Each error names the argument, its value and what is accepted."""
+"""Checks of single values from outside, and lists of limited size. Errors name the argument and what is accepted."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from memory_pipeline.errors import InputError, shown
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_Item = TypeVar("_Item")
 _One = TypeVar("_One", bound=StrEnum)
 #: Largest position of a record in its conversation or write.
 MAX_TURN = 2**31 - 1
@@ -53,3 +57,20 @@ def share_of(name: str, value: object, default: float | None = None) -> float:
         InputError: it is none.
     """
     return default if value is None and default is not None else number_of(name, value, 0, 1)
+
+
+def batched(
+    items: Iterable[_Item], weight_of: Callable[[_Item], int], most: float, most_items: int | None = None
+) -> Iterator[list[_Item]]:
+    """Cut items into lists of a total weight of `most` and a length of `most_items`; a heavier item is alone."""
+    batch: list[_Item] = []
+    weight = 0
+    for item in items:
+        own = weight_of(item)
+        if batch and (weight + own > most or len(batch) == most_items):
+            yield batch
+            batch, weight = [], 0
+        batch.append(item)
+        weight += own
+    if batch:
+        yield batch

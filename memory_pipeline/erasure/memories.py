@@ -17,6 +17,7 @@ from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories, apply
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
+from memory_pipeline.erasure.removal import drop
 from memory_pipeline.lake.codec.codec import scopes_of
 from memory_pipeline.lake.codec.memories import events_to_rows, rows_to_events
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, IS_FACT, MEMORIES, MEMORY_EVENTS
@@ -140,15 +141,8 @@ def remove_nights(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> Non
     under the same id.
     """
     # Remove the checkpoints first. After an interruption the next day then consolidates these agents again.
-    listed = pa.array([scope.key for scope in scopes], pa.string())
-    checkpoints = lake.tables.drop_rows(CONSOLIDATION, None, lambda old: pc.is_in(old["id"], listed), ["id"])
-    log.take(CONSOLIDATION.name, "rows", checkpoints)
-    own = pa.array([scope.key for scope in scopes], pa.string())
-    log.take(
-        CONSOLIDATION_EVENTS.name,
-        "rows",
-        lake.tables.drop_rows(CONSOLIDATION_EVENTS, None, lambda old: pc.is_in(old["scope"], own), ["scope"]),
-    )
+    for spec, column in ((CONSOLIDATION, "id"), (CONSOLIDATION_EVENTS, "scope")):
+        log.take(spec.name, "rows", drop(lake, spec, None, column, {scope.key for scope in scopes}))
     lake.events.replace(lake.events.schema.empty_table(), scopes, "is_consolidation")
 
 

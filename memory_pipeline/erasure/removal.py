@@ -127,9 +127,9 @@ def remove_answers(
 
 
 def drop(
-    lake: Lake, spec: TableSpec, keys: list[str], column: str, values: Collection[str], **fixed: str
+    lake: Lake, spec: TableSpec, keys: list[str] | None, column: str, values: Collection[str], **fixed: str
 ) -> dict[str, int]:
-    """Remove the rows with one of the values in a column. Return their number by partition."""
+    """Remove the rows of partitions, or of all, with one of the values in a column. Return their number by key."""
     targets = pa.array(sorted(values), pa.string())
     return lake.tables.drop_rows(spec, keys, lambda rows: pc.is_in(rows[column], targets), [column], **fixed)
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from memory_pipeline.erasure.report import ErasureReport
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.files.storage import Storage
 
 
 #: The end of a problem that only counts in purged tables. In others, writers leave deleted rows.
@@ -69,34 +68,28 @@ class LanceFolder:
         return sorted(f"{self.path}/{name}" for name in unnamed)
 
 
-class LanceReader:
-    """Reads all existing versions of the index's tables."""
+def versions_of(databases: Databases, folder: LanceFolder, problems: list[str]) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the version number and rows, without vectors, of every existing version of a table, in parts.
 
-    def __init__(self, storage: Storage) -> None:
-        self._databases = Databases(storage)
-
-    def versions(self, folder: LanceFolder, problems: list[str]) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the version number and rows, without vectors, of every version of a table, in parts.
-
-        Append descriptions of unreadable versions to `problems`.
-        """
-        self._databases.forget(folder.folder, folder.name)
+    Append descriptions of unreadable versions to `problems`.
+    """
+    databases.forget(folder.folder, folder.name)
+    try:
+        table = run_coroutine(databases.table(folder.folder, folder.name))
+        known = [] if table is None else run_coroutine(table.list_versions())
+    except _FAILURES:
+        problems.append("it cannot be opened")
+        return
+    for version in known:
+        number = int(version["version"])
         try:
-            table = run_coroutine(self._databases.table(folder.folder, folder.name))
-            known = [] if table is None else run_coroutine(table.list_versions())
+            yield from ((number, rows) for rows in run_coroutine(_rows(table, number)))
         except _FAILURES:
-            problems.append("it cannot be opened")
-            return
-        for version in known:
-            number = int(version["version"])
-            try:
-                yield from ((number, rows) for rows in run_coroutine(_rows(table, number)))
-            except _FAILURES:
-                problems.append(f"version {number} cannot be read")
-        # Rows that were deleted later are in this version or in one between.
-        deleted = int(known[0].get("metadata", {}).get("total_deletion_file_rows", 0)) if known else 0
-        if deleted:
-            problems.append(f"{deleted} {DELETED}")
+            problems.append(f"version {number} cannot be read")
+    # Rows that were deleted later are in this version or in one between.
+    deleted = int(known[0].get("metadata", {}).get("total_deletion_file_rows", 0)) if known else 0
+    if deleted:
+        problems.append(f"{deleted} {DELETED}")
 
 
 async def _rows(table: Any, version: int) -> list[pa.Table]:
@@ -192,13 +185,13 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
     for path in _folders(lake, files):
         _note(result, f"{path}/", matcher.in_path(path))
     purged = {name for part in receipt.removed if part.place in ("index", "collections") for name in part.partitions}
-    reader = LanceReader(lake.storage)
+    databases = Databases(lake.storage)
     # An erasure deletes indices that no version reads, so a later one was made from rows without the subject.
     later = _indices_after_erasures(lake)
     for lance in tables.values():
         if matcher.is_within_reach(matcher.whose(lance.path)):
             is_purged = f"{lance.folder}/{lance.name}" in purged
-            _search_table(lake, matcher, result, reader, lance, later, clean=is_purged)
+            _search_table(lake, matcher, result, databases, lance, later, clean=is_purged)
     if not result.ok:
         result.remedies = _remedies(lake, result)
     progress(len(files), len(files))
@@ -301,7 +294,7 @@ def _search_table(
     lake: Lake,
     matcher: SubjectMatcher,
     result: Verification,
-    reader: LanceReader,
+    databases: Databases,
     lance: LanceFolder,
     later: Collection[str],
     *,
@@ -312,7 +305,7 @@ def _search_table(
     Of the unreferenced files in `later`, only the bytes are searched.
     """
     problems: list[str] = []
-    for version, rows in reader.versions(lance, problems):
+    for version, rows in versions_of(databases, lance, problems):
         _note(result, f"{lance.path} (version {version})", matcher.in_rows(rows, matcher.whose(lance.path)))
     for path in lance.unread():
         _note(result, path, matcher.in_bytes(lake.storage.read(path) or b"", unreadable=True))

@@ -42,11 +42,9 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.access_log import AccessLog
     from memory_pipeline.lake.calls.call_store import Calls
     from memory_pipeline.lake.calls.reading_calls import ReadingCalls
-    from memory_pipeline.lake.index.lance_tables import Databases
     from memory_pipeline.lake.index.scoped_rows import ScopedRows
     from memory_pipeline.lake.index.vector_index import VectorIndex
     from memory_pipeline.lake.members import Members
-    from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.tables.ledger import Ledger
     from memory_pipeline.lake.tables.tables import Tables
     from memory_pipeline.lake.tables.tombstones import Tombstones
@@ -300,7 +298,7 @@ class Lake:
 
     def misfits(self) -> list[Scope]:
         """Return the stored scopes of users and groups that do not fit the manifest's secret: it was replaced."""
-        if not self.scopes.present():
+        if not self.scopes.roster.present():
             return []
         rows = self.scopes.scan(SCOPE_COLUMNS, "identity != ''").to_pylist()
         stored = [Scope(row["workspace_id"], row["agent_id"], row["identity"], row["scope"]) for row in rows]
@@ -438,62 +436,42 @@ class Lake:
         return VectorIndex(self.storage, self.shards)
 
     @cached_property
+    def projections(self) -> dict[str, ScopedRows]:
+        """The projections by scope, except the index, by the names of their schemas. They share open databases."""
+        from memory_pipeline.lake.index.lance_tables import Databases
+        from memory_pipeline.lake.index.scoped_rows import ScopedRows
+        from memory_pipeline.lake.schemas import GRAPH_FACTS, PROJECTED
+
+        databases, renamed = Databases(self.storage), {GRAPH_FACTS.name: "graph"}
+        return {
+            name: ScopedRows(self.storage, renamed.get(name, name), spec.schema, self.shards, databases)
+            for name, spec in PROJECTED.items()
+        }
+
+    @cached_property
     def operations(self) -> ScopedRows:
         """The operations on graphs by scope."""
-        from memory_pipeline.lake.schemas import OPERATIONS
-
-        return self._projection(OPERATIONS)
+        return self.projections["operations"]
 
     @cached_property
     def graph_rows(self) -> ScopedRows:
         """The facts of graphs by scope, with the state of each fold."""
-        from memory_pipeline.lake.schemas import GRAPH_FACTS
-
-        return self._projection(GRAPH_FACTS, "graph")
+        return self.projections["graph_facts"]
 
     @cached_property
     def events(self) -> ScopedRows:
         """The memory events and consolidation events by scope."""
-        from memory_pipeline.lake.schemas import EVENTS
-
-        return self._projection(EVENTS)
+        return self.projections["events"]
 
     @cached_property
     def memory_rows(self) -> ScopedRows:
         """The durable memories by scope."""
-        from memory_pipeline.lake.schemas import MEMORIES
-
-        return self._projection(MEMORIES)
+        return self.projections["memories"]
 
     @cached_property
     def scopes(self) -> ScopedRows:
         """The scopes with their first and last activity."""
-        from memory_pipeline.lake.schemas import SCOPES
-
-        return self._projection(SCOPES)
-
-    @property
-    def projections(self) -> dict[str, ScopedRows]:
-        """The projections by scope, except the index."""
-        return {
-            "operations": self.operations,
-            "graph_facts": self.graph_rows,
-            "events": self.events,
-            "memories": self.memory_rows,
-            "scopes": self.scopes,
-        }
-
-    @cached_property
-    def _databases(self) -> Databases:
-        """The open databases that all projections share."""
-        from memory_pipeline.lake.index.lance_tables import Databases
-
-        return Databases(self.storage)
-
-    def _projection(self, spec: TableSpec, name: str | None = None) -> ScopedRows:
-        from memory_pipeline.lake.index.scoped_rows import ScopedRows
-
-        return ScopedRows(self.storage, name or spec.name, spec.schema, self.shards, self._databases)
+        return self.projections["scopes"]
 
 
 def manifest_damage(storage: Storage) -> str:

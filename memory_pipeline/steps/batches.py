@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.values import batched
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 
 if TYPE_CHECKING:
@@ -49,18 +50,7 @@ def weights_of(lake: Lake, grain: Grain, periods: Sequence[Period]) -> dict[Peri
 
 def batches_of(weights: Mapping[Period, int], grain: Grain, periods: Sequence[Period]) -> Iterator[list[Period]]:
     """Cut sorted periods into batches that fit in memory; a period that does not fit is a batch of its own."""
-    most = _BATCH_PERIODS.get(grain, _BATCH_HOURS)
-    batch: list[Period] = []
-    weight = 0
-    for period in periods:
-        own = weights[period]
-        if batch and (weight + own > _BATCH_BYTES or len(batch) == most):
-            yield batch
-            batch, weight = [], 0
-        batch.append(period)
-        weight += own
-    if batch:
-        yield batch
+    return batched(periods, weights.__getitem__, _BATCH_BYTES, _BATCH_PERIODS.get(grain, _BATCH_HOURS))
 
 
 def shards_of(lake: Lake, weights: Mapping[Period, int], batch: Sequence[Period]) -> Sequence[int | None]:

@@ -117,20 +117,26 @@ class OverlaidTables(Tables):
         self._base = base
         self._over: dict[tuple[str, tuple[str, ...]], dict[str, pa.Table]] = {}
 
-    def _read(
+    def read(
         self,
         spec: TableSpec,
-        keys: Collection[str] | None,
-        columns: Collection[str] | None,
-        where: pc.Expression | None,
-        shard: int | None,
-        fixed: Mapping[str, str],
-        remade: Collection[str] | None,
+        keys: Collection[str] | None = None,
+        *,
+        columns: Collection[str] | None = None,
+        where: pc.Expression | None = None,
+        shard: int | None = None,
         scopes: Collection[str] | None = None,
+        damaged: str = "raise",
+        **fixed: str,
     ) -> pa.Table:
+        """Return rows of the tables, as they would be after the dry run."""
         over = self._replaced(spec, fixed)
         below = set(self._base.keys(spec, **fixed) if keys is None else keys) - over.keys()
-        parts = [self._base._read(spec, below, columns, where, shard, fixed, remade, scopes)]
+        parts = [
+            self._base.read(
+                spec, below, columns=columns, where=where, shard=shard, scopes=scopes, damaged=damaged, **fixed
+            )
+        ]
         for key, rows in over.items():
             if keys is None or key in keys:
                 found = rows if where is None else rows.filter(where)
@@ -165,8 +171,8 @@ class OverlaidTables(Tables):
         **fixed: str,
     ) -> frozenset[str]:
         """Replace partitions in memory. A dry run processes all shards at once."""
-        read = self.read_sound if frozenset(keys) <= frozenset(remade) else self.read
-        old = sorted_rows(read(spec, keys, shard=shard, **fixed), spec)
+        damaged = "skip" if frozenset(keys) <= frozenset(remade) else "raise"
+        old = sorted_rows(self.read(spec, keys, shard=shard, damaged=damaged, **fixed), spec)
         new = sorted_rows(change(old).select(spec.schema.names).cast(spec.schema), spec)
         changed = changed_keys(old, new, spec)
         column = new.column(spec.partition_by[-1])

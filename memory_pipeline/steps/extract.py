@@ -16,6 +16,7 @@ from memory_pipeline.domain.facts import ConversationHour
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain, hour_of
 from memory_pipeline.domain.retention import RetentionClass
+from memory_pipeline.domain.values import batched
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.codec.facts import (
     OPERATION_COLUMNS,
@@ -35,7 +36,7 @@ from memory_pipeline.steps.results import PartitionResult, RowDigests, marks_of,
 from memory_pipeline.steps.validation import are_sound, validate_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from memory_pipeline.domain.facts import Extractor, Fact
     from memory_pipeline.domain.graph.operations import Operation
@@ -177,7 +178,8 @@ def extract_facts(
         waiting: set[_Key] = set()
         known = vectors_in(old, embedder)
         new = [FACTS.schema.empty_table()]
-        for passages in _chunks(reading.changed):
+        # In parts, because the facts of many messages take much memory.
+        for passages in batched(reading.changed, lambda passage: len(passage.messages), _MESSAGES_AT_ONCE):
             extractions = extractor.extract(passages, partial(_recall, lake, reading, passages, hours))
             facts: list[Fact] = []
             for passage, extraction in zip(passages, extractions, strict=True):
@@ -197,20 +199,6 @@ def extract_facts(
     changed = lake.tables.transform(FACTS, keys, extracted, remade=remade, shard=shard)
     sizes = lake.tables.sizes(FACTS)
     return [replace(part, changed=part.period.key in changed, bytes=sizes.get(part.period.key, 0)) for part in results]
-
-
-def _chunks(passages: Sequence[ConversationHour]) -> Iterator[list[ConversationHour]]:
-    """Cut passages into lists with a bounded number of messages, because their facts take much memory."""
-    chunk: list[ConversationHour] = []
-    messages = 0
-    for passage in passages:
-        if chunk and messages + len(passage.messages) > _MESSAGES_AT_ONCE:
-            yield chunk
-            chunk, messages = [], 0
-        chunk.append(passage)
-        messages += len(passage.messages)
-    if chunk:
-        yield chunk
 
 
 def _results(

@@ -20,6 +20,7 @@ from memory_pipeline.domain.memories.fold import Memories, changed_by, fold_even
 from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
+from memory_pipeline.domain.values import batched
 from memory_pipeline.lake.codec.facts import rows_to_facts
 from memory_pipeline.lake.codec.memories import (
     STATE_COLUMNS,
@@ -162,7 +163,8 @@ class MemoryFold(Fold):
         if later:
             rows = self._applied(orders, later)
             yield rows, list(later), f"id IN ({listed(rows['id'].to_pylist())})"
-        for part in _parts([scope for scope in scopes if scope not in later], orders):
+        others = [scope for scope in scopes if scope not in later]
+        for part in batched(others, lambda one: orders[one].num_rows if one in orders else 0, _EVENTS_AT_ONCE):
             stored = self.stored.read(part, VECTOR_COLUMNS, _NEWEST)
             yield self.rows_of({scope: orders[scope] for scope in part if scope in orders}, stored), part, "true"
             self._vectors.clear()
@@ -331,21 +333,6 @@ def _in_order(events: pa.Table) -> pa.Table:
     """Return events, with the columns `_ORDER_COLUMNS`, in the order of the fold in each scope."""
     placed = pc.coalesce(events["ordered_at"], events["event_at"])
     return events.append_column("placed_at", placed).sort_by(_ORDER).select(events.column_names)
-
-
-def _parts(scopes: Sequence[Scope], orders: Mapping[Scope, pa.Table]) -> Iterator[list[Scope]]:
-    """Cut scopes into parts with a limited number of events."""
-    part: list[Scope] = []
-    events = 0
-    for scope in scopes:
-        own = orders[scope].num_rows if scope in orders else 0
-        if part and events + own > _EVENTS_AT_ONCE:
-            yield part
-            part, events = [], 0
-        part.append(scope)
-        events += own
-    if part:
-        yield part
 
 
 def _with_states(rows: pa.Table, orders: Mapping[Scope, pa.Table], digests: Mapping[Scope, list[str]]) -> pa.Table:

@@ -102,7 +102,9 @@ def indexable_rows(lake: Lake, dimension: int, where: pc.Expression) -> pa.Table
     Rows with a vector by another embedder than the index's are left out until their periods are recomputed.
     """
     where &= pc.field("embed_model").is_null() | (pc.field("embed_model") == lake.index.made_by)
-    tables = (lake.tables.read_sound(_table(grain), where=where, shard=None, **_fixed(grain)) for grain in Grain)
+    tables = (
+        lake.tables.read(_table(grain), where=where, shard=None, damaged="skip", **_fixed(grain)) for grain in Grain
+    )
     return pa.concat_tables(rows_to_index(grain, rows, dimension) for grain, rows in zip(Grain, tables, strict=True))
 
 

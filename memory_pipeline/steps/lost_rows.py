@@ -54,7 +54,7 @@ def lost_rows(lake: Lake, grain: Grain, keys: Collection[str]) -> dict[str, Coun
     old = sorted(key for key in keys if first[key] <= latest)
     if not old:
         return {}
-    sound = lake.tables.read_sound(spec, old, columns=["id", "period"], shard=None, **fixed)
+    sound = lake.tables.read(spec, old, columns=["id", "period"], shard=None, damaged="skip", **fixed)
     counts, readable = lake.tables.counts(spec, **fixed), Counter(sound["period"].to_pylist())
     missing = {key: count for key in old if (count := counts.get(key, 0) - readable[key]) > 0}
     if not missing:
@@ -66,7 +66,7 @@ def lost_rows(lake: Lake, grain: Grain, keys: Collection[str]) -> dict[str, Coun
         return {key: Counter({_UNKNOWN: count}) for key, count in missing.items()}
     rows = rows.filter(pc.invert(pc.is_in(rows["id"], sound["id"].combine_chunks())))
     if grain is Grain.WORKING:
-        messages = lake.tables.read_sound(MESSAGES, missing.keys(), columns=["id"])["id"].to_pylist()
+        messages = lake.tables.read(MESSAGES, missing.keys(), columns=["id"], damaged="skip")["id"].to_pylist()
         is_lost = has_lost(rows.rename_columns({"source_ids": "message_ids"}), marks, set(messages))
     else:
         of_first = pa.array([first[key] for key in rows["period"].to_pylist()], pa.string())

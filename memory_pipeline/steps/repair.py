@@ -123,7 +123,7 @@ def find_damage(lake: Lake) -> list[Damage]:
     found += [
         Damage(kind, name, f"{PROJECTIONS}/{name}.lance", why)
         for kind, projection in [("index", lake.index), *(("projection", each) for each in lake.projections.values())]
-        for name in sorted(projection.tables())
+        for name in sorted(projection.roster.tables())
         if (why := projection.damage_of(name, wanted=partial(_indexable, lake, name) if are_readable else None))
     ]
     if not any(damage.name == TOMBSTONES.name for damage in found):
@@ -139,7 +139,7 @@ def find_damage(lake: Lake) -> list[Damage]:
 
 def _indexable(lake: Lake, name: str, rows: pa.Table) -> pa.Table:
     """Return the rows that a table of the index should have, with vectors as long as those of `rows`."""
-    return indexable_rows(lake, rows.schema.field("vector").type.list_size, lake.index.rows_of(name))
+    return indexable_rows(lake, rows.schema.field("vector").type.list_size, lake.index.roster.rows_of(name))
 
 
 def repair(lake: Lake, models: Models, found: Sequence[Damage]) -> list[Damage]:
@@ -213,7 +213,7 @@ def _altered(lake: Lake) -> Iterator[Damage]:
     )
     for spec, projection, projected in projections:
         try:
-            rows = projected(lake.tables.read_sound(spec))
+            rows = projected(lake.tables.read(spec, damaged="skip"))
         except DamagedError:  # its log: reported already
             continue
         copies = projection.digests() if rows.num_rows else {}
@@ -240,7 +240,7 @@ def _with_loss(lake: Lake, damage: Damage) -> Damage:
             listed_agents = ", ".join(f"{count:,} of {agent}" for agent, count in sorted(lost.items()))
             loss = f"{damage.name} of {damage.key} whose sources have expired: {listed_agents}"
     elif damage.name in _names(_MIXED):
-        facts = lake.tables.read_sound(FACTS, [damage.key])
+        facts = lake.tables.read(FACTS, [damage.key], damaged="skip")
         if damage.name == GRAPH_OPERATIONS.name:
             derived = operations_to_rows(operations_in(facts), are_edits=False).num_rows
         else:

@@ -28,7 +28,7 @@ def restore_projections(lake: Lake, embedder: Embedder, *, thoroughly: bool = Fa
     With `thoroughly`, read all of their rows. Operations and events come before the graphs and memories folded from
     them.
     """
-    if lake.index.tables():
+    if lake.index.roster.tables():
         lake.index.adopt(embedder)
     return [
         name
@@ -45,9 +45,9 @@ def restore_projections(lake: Lake, embedder: Embedder, *, thoroughly: bool = Fa
 
 
 def _operations(lake: Lake, where: pc.Expression) -> pa.Table:
-    return operations_to_project(lake.tables.read_sound(GRAPH_OPERATIONS, where=where))
+    return operations_to_project(lake.tables.read(GRAPH_OPERATIONS, where=where, damaged="skip"))
 
 
 def _events(lake: Lake, where: pc.Expression) -> pa.Table:
     specs = (MEMORY_EVENTS, CONSOLIDATION_EVENTS)
-    return pa.concat_tables(events_projected(lake.tables.read_sound(spec, where=where)) for spec in specs)
+    return pa.concat_tables(events_projected(lake.tables.read(spec, where=where, damaged="skip")) for spec in specs)

@@ -101,7 +101,7 @@ def recorded_scopes(
     lake: Lake, where: pc.Expression | None = None, since: str = "", scopes: Collection[str] | None = None
 ) -> pa.Table:
     """Return the rows of scopes from all of their records, which are in hours from `since` on."""
-    read = partial(lake.tables.read_sound, where=where, scopes=scopes)
+    read = partial(lake.tables.read, damaged="skip", where=where, scopes=scopes)
     parts = []
     for spec, at in (*_ACTIVITY, (FACTS, "event_at")):
         keys = [key for key in lake.tables.keys(spec) if key >= since]

@@ -149,7 +149,7 @@ def _late(lake: Lake, periods: Sequence[Period], rows: pa.Table, marks: Expirati
     if grain is Grain.DAILY:
         last = marks.latest([RetentionClass.CONVERSATIONS])
         keys = [key for key in rows["period"].unique().to_pylist() if key <= last]
-        messages = lake.tables.read_sound(MESSAGES, keys, columns=["id"], shard=shard)["id"].to_pylist()
+        messages = lake.tables.read(MESSAGES, keys, columns=["id"], shard=shard, damaged="skip")["id"].to_pylist()
         is_late = marks.mask(rows, RetentionClass.CONVERSATIONS) & ~has_lost(rows, marks, set(messages))
     else:
         is_late = marks.mask(rows, RetentionClass(str(grain.finer)))
@@ -165,7 +165,7 @@ def _within(calendar: Calendar, day: Period, facts: pa.Table) -> pa.Table:
 def _refuse_orphans(lake: Lake, facts: pa.Table, marks: ExpirationMarks, shard: int | None) -> None:
     """Raise if facts cite missing messages that have not expired. Unreadable messages are not missing."""
     hours = set(facts["period"].unique().to_pylist())
-    messages = lake.tables.read_sound(MESSAGES, hours, columns=["period", "id"], shard=shard)
+    messages = lake.tables.read(MESSAGES, hours, columns=["period", "id"], shard=shard, damaged="skip")
     cited = pc.list_flatten(facts["message_ids"])
     is_known = pc.is_in(cited, messages["id"].combine_chunks())
     if pc.all(is_known).as_py() in (True, None):

@@ -59,8 +59,8 @@ def plant_in_projection(projection: ScopedRows, change: Callable[[list[dict[str,
     rows = (stored.filter(pc.is_null(stored["source_digest"])) if has_states else stored).to_pylist()
     change(rows)
     changed = pa.concat_tables([with_digest(pa.Table.from_pylist(rows, schema=stored.schema)), states])
-    names = pa.array([projection._tables.roster.name_of(key) for key in changed["scope"].to_pylist()])
-    for name in projection.present():
+    names = pa.array([projection.roster.name_of(key) for key in changed["scope"].to_pylist()])
+    for name in projection.roster.present():
         own = changed.filter(pc.equal(names, name))
 
         async def write(table: Any, own: pa.Table = own) -> None:

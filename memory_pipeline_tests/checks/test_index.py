@@ -48,7 +48,7 @@ def test_an_extra_row_in_the_index_is_found(indexed: Lake) -> None:
 
 def test_an_index_of_an_agent_without_rows_is_found(indexed: Lake) -> None:
     gone = Scope("elsewhere", "gone")
-    dimension = indexed.index.scan(ACME, Grain.WORKING, ["vector"])["vector"].type.list_size
+    dimension = indexed.index.read([ACME], ["vector"], "grain = 'working'")["vector"].type.list_size
     put_rows(indexed.index, Grain.WORKING, hours("2024-01-15T12"), scoped(gone, [fact("Hello.")], dimension))
     finding = context(indexed, "working_index", "index_level")
     assert finding.sample == ("elsewhere/gone 2024-01-15T12",)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.graph.triples import fold_operations
-from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.graph import rows_to_operations, triples_to_rows
 from memory_pipeline.lake.schemas import (
@@ -113,7 +112,7 @@ def test_concurrent_folds_of_memories_equal_one_fold(
 
 def test_concurrent_writes_to_an_index_lose_nothing(rivals: Rivals, place: Place) -> None:
     rivals.race(merge_index, place.root, place.fewer, place.environment)
-    found = Lake(place.root).index.scan(ACME, Grain.WORKING, ["content"])["content"].to_pylist()
+    found = Lake(place.root).index.read([ACME], ["content"], "grain = 'working'")["content"].to_pylist()
     numbers = [*range(rivals.count), 9]
     wanted = [f"{number}-{each} {text}" for number in numbers for each in range(place.fewer) for text in ("one", "two")]
     assert sorted(found) == sorted(wanted)

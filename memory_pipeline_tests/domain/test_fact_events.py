@@ -44,7 +44,7 @@ def message(content: str, *, at: datetime = AT, **changes: Any) -> Message:
 
 
 def durable(content: str, **changes: Any) -> Fact:
-    made = Fact.of(message("Something."), FactKind.STATEMENT, "Something.", extraction_method="x", position=2)
+    made = Fact.of([message("Something.")], FactKind.STATEMENT, "Anna: Something.", extraction_method="x", position=2)
     kept: dict[str, Any] = {"durable": MemoryKind.FACT, "importance": 0.7, "confidence": 0.6, "content": content}
     return replace(made, **(kept | changes))
 

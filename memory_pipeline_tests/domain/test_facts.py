@@ -32,13 +32,19 @@ def message(**changes: object) -> Message:
 
 
 def turn(of: Message) -> Fact:
-    return Fact.of(of, FactKind.TURN, of.content, extraction_method="verbatim", entities=["Porto", "Anna", "Porto"])
+    return Fact.of(
+        [of],
+        FactKind.TURN,
+        f"{of.speaker}: {of.content}",
+        extraction_method="verbatim",
+        entities=["Porto", "Anna", "Porto"],
+    )
 
 
 def test_ids_and_digests_never_change() -> None:
     assert turn(message()).id == "working:2024-01-15T08:60a9f81c4209e0f4f3a5d030b245bb66"
     assert turn(message()).digest == "48ba32ce7a7dfec47d27769fa7e3bcee"
-    event = Fact.of(message(), FactKind.EVENT, "I moved to Porto.", extraction_method="x")
+    event = Fact.of([message()], FactKind.EVENT, "Anna: I moved to Porto.", extraction_method="x")
     assert event.id == "working:2024-01-15T08:4ffcd050096e7f19a8a01ca025342a6a"
 
 
@@ -96,14 +102,16 @@ def test_ids_differ_between_messages(changes: dict[str, object]) -> None:
 
 
 def test_a_turn_and_a_statement_of_the_same_words_are_two_facts() -> None:
-    statement = Fact.of(message(), FactKind.STATEMENT, "I moved to Porto.", extraction_method="x")
+    statement = Fact.of([message()], FactKind.STATEMENT, "Anna: I moved to Porto.", extraction_method="x")
     assert statement.id != turn(message()).id
     assert statement.content == turn(message()).content
 
 
 def test_a_changed_importance_keeps_the_id_and_changes_the_digest() -> None:
     fact = turn(message())
-    judged_again = Fact.of(message(), FactKind.TURN, "I moved to Porto.", extraction_method="better", importance=0.9)
+    judged_again = Fact.of(
+        [message()], FactKind.TURN, "Anna: I moved to Porto.", extraction_method="better", importance=0.9
+    )
     assert judged_again.id == fact.id
     assert judged_again.digest != fact.digest
 

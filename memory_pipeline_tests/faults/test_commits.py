@@ -127,7 +127,7 @@ def test_a_mart_is_written_once(far: str, proxy: FaultProxyProcess, kind: str, m
 
 
 def contents(uri: str) -> list[str]:
-    return sorted(VectorIndex(Storage(uri)).scan(ANNA, Grain.DAILY, ["content"])["content"].to_pylist())
+    return sorted(VectorIndex(Storage(uri)).read([ANNA], ["content"], "grain = 'daily'")["content"].to_pylist())
 
 
 @struck_by("lost")

@@ -70,7 +70,7 @@ def held(lake: Lake) -> tuple[list[str], list[str], int]:
     fresh = Lake(lake.storage.uri)
     return (
         sorted(fresh.tables.read(LEDGER)["period"].to_pylist()),
-        sorted(fresh.index.scan(ANNA, Grain.DAILY, ["content"])["content"].to_pylist()),
+        sorted(fresh.index.read([ANNA], ["content"], "grain = 'daily'")["content"].to_pylist()),
         fresh.index.count(ANNA, Grain.DAILY),
     )
 

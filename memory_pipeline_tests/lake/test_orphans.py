@@ -62,7 +62,7 @@ def made(root: str, changes: int = CHANGES) -> Lake:
 def held(root: str) -> tuple[list[str], list[str]]:
     lake = Lake(root)
     rows = lake.tables.read(LEDGER)["period"].to_pylist()
-    return sorted(rows), lake.index.scan(ANNA, Grain.DAILY, ["content"])["content"].to_pylist()
+    return sorted(rows), lake.index.read([ANNA], ["content"], "grain = 'daily'")["content"].to_pylist()
 
 
 def files(storage: Storage) -> dict[str, int]:
@@ -122,7 +122,7 @@ def test_a_vacuum_keeps_the_files_of_open_readers(root: str) -> None:
     assert found is not None
     assert len(found.manifests) <= 1 + 2
     vacuum(lake.storage, lake.tables, later())
-    assert lake.index.scan(ANNA, Grain.DAILY, ["content"])["content"].to_pylist() == ["new"]
+    assert lake.index.read([ANNA], ["content"], "grain = 'daily'")["content"].to_pylist() == ["new"]
     with pytest.raises(FileNotFoundError):
         scan.to_table()
 
@@ -184,7 +184,9 @@ def test_concurrent_vacuums_and_a_writer_lose_nothing(root: str) -> None:
         written = 0
         while not all(each.done() for each in vacuums):
             change(lake, f"beside {written}")
-            assert lake.index.scan(ANNA, Grain.DAILY, ["content"])["content"].to_pylist() == [f"beside {written}"]
+            assert lake.index.read([ANNA], ["content"], "grain = 'daily'")["content"].to_pylist() == [
+                f"beside {written}"
+            ]
             written += 1
     for each in vacuums:
         each.result()

@@ -71,7 +71,7 @@ def test_a_profile_with_an_endpoint_and_a_program_for_keys_is_enough(
     assert options["aws_session_token"].startswith("token-")
     write(lake, conversation("My dog is called Rex."))
     make(lake, models)
-    assert lake.index.scan(ACME, Grain.WORKING, ["content"]).num_rows == 2
+    assert lake.index.read([ACME], ["content"], "grain = 'working'").num_rows == 2
     assert len((home / "calls").read_text()) == 1, "keys that last are asked for once"
 
 

@@ -318,7 +318,7 @@ def test_rows_without_vectors_are_found_by_words_and_embedded_later(lake: Lake, 
     assert fallbacks(lake) == []
     assert server.counts["path chat"] == chats == len(struck)
     assert not any(run(lake, models_at(lake)).values())
-    assert lake.index.scan(ACME, Grain.WORKING)["embed_model"].null_count == 0
+    assert lake.index.read([ACME], None, "grain = 'working'")["embed_model"].null_count == 0
 
 
 @pytest.mark.parametrize("seed", range(3 if IS_THOROUGH else 1))
@@ -582,7 +582,7 @@ def test_another_embedder_is_refused_until_the_vectors_are_recomputed(made: Lake
     models = set(fresh.tables.read(FACTS)["embed_model"].to_pylist())
     assert len(models) == 1
     assert "vectors" in str(models)
-    assert fresh.index.scan(ACME, Grain.WORKING).num_rows > len(before) / 2
+    assert fresh.index.read([ACME], None, "grain = 'working'").num_rows > len(before) / 2
     assert server.counts["path chat"] == 1 + 5  # the new message, and its summaries
     reader = MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support")
     [hit] = reader.search_memory(query="Anna: I bought a canoe.", now=NOW, maximum_days_ago=1000, max_results=1)

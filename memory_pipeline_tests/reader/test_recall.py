@@ -75,7 +75,7 @@ def without_facts(filled: Path, root: str, models: Models) -> MemoryReader:
     shutil.copytree(filled, root)
     lake = Lake(root)
     keys = sorted(set(lake.tables.read(FACTS, columns=["period"])["period"].to_pylist()))
-    empty = lake.index.scan(ACME, Grain.WORKING).slice(0, 0)
+    empty = lake.index.read([ACME], None, "grain = 'working'").slice(0, 0)
     put_rows(lake.index, Grain.WORKING, [Period.parse("working", key) for key in keys], {ACME: empty})
     return MemoryReader(lake, ACME, models.embedder)
 

@@ -104,7 +104,7 @@ def test_a_compaction_changes_nothing(held: IndexOverlay, index: VectorIndex) ->
 
 
 def test_a_recreated_table_is_read_whole(held: IndexOverlay, index: VectorIndex) -> None:
-    index.remove_scope(ACME)
+    index.delete(f"scope = '{ACME.key}'")
     assert said(parts_of(held)) == []
     put(index, fact("oats", 2))
     assert said(parts_of(held)) == ["oats"]

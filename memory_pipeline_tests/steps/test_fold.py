@@ -487,7 +487,7 @@ def test_an_hour_without_memories_is_processed_once(lake: Lake, keeping: Models)
     assert lake.ledger.entries(MEMORIES_ASSET)["2024-01-15T08"].rows == 0
     assert pending(lake) == []
     assert lake.tables.version(MEMORY_EVENTS) == -1
-    assert not lake.events.present() | lake.memory_rows.present()
+    assert not lake.events.roster.present() | lake.memory_rows.roster.present()
 
 
 def test_pending_and_loaded_events_fold_to_the_same_memories(lake: Lake, keeping: Models) -> None:

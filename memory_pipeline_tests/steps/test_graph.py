@@ -253,7 +253,7 @@ def numbers(lake: Lake, scope: Scope) -> list[Any]:
     async def read(table: Any) -> Any:
         return await table.query().where(f"scope = '{scope.key}'").select(["id", "digest"]).with_row_id().to_arrow()
 
-    rows = run_coroutine(projection._tables.read(scope, read, None))
+    rows = run_coroutine(projection._on(scope, read, None))
     return sorted(tuple(row.values()) for row in rows.to_pylist())
 
 
@@ -577,7 +577,7 @@ def test_an_hour_without_operations_is_processed_once(lake: Lake, outspoken: Mod
     assert lake.ledger.entries(GRAPH_ASSET)["2024-01-15T08"].rows == 0
     assert grain_status(lake, Grain.WORKING, START, NOW).pending == []
     assert lake.tables.version(GRAPH_OPERATIONS) == -1
-    assert not lake.operations.tables() | lake.graph_rows.tables()
+    assert not lake.operations.roster.tables() | lake.graph_rows.roster.tables()
 
 
 def test_an_hour_with_only_edits_is_processed_once(lake: Lake, outspoken: Models) -> None:
@@ -787,7 +787,7 @@ def test_only_the_facts_that_changed_are_folded(
 def test_a_lost_projection_is_rebuilt_by_the_next_run(
     made: Lake, outspoken: Models, whole: dict[str, Any], lost: str
 ) -> None:
-    for name in made.projections[lost].present():
+    for name in made.projections[lost].roster.present():
         shutil.rmtree(f"{made.storage.uri}/projections/{name}.lance")
     lake = Lake(made.storage.uri)
     with pytest.raises(DamagedError, match="repair"):
@@ -820,7 +820,7 @@ def test_scopes_of_one_shard_do_not_touch_each_other(lake: Lake, outspoken: Mode
     for scope in (ACME, other):
         write(lake, conversation("INSERT Anna|likes|tea", "INSERT Anna|lives_in|Porto", scope=scope))
     run(lake, outspoken)
-    assert len(lake.graph_rows.present()) == len(lake.operations.present()) == 1
+    assert len(lake.graph_rows.roster.present()) == len(lake.operations.roster.present()) == 1
     before = numbers(lake, other)
     assert len(before) == 3
     theirs = lake.tables.read(GRAPH_OPERATIONS, where=pc.field("scope") == other.key)

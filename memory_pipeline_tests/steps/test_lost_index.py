@@ -107,7 +107,7 @@ def test_an_agent_without_memory_has_no_lost_index(folder: Path, models: Models)
 
 def test_a_removed_agent_has_no_lost_index(folder: Path, models: Models) -> None:
     lake = Lake(str(folder.parents[1]))
-    lake.index.remove_scope(ACME)
+    lake.index.delete(f"scope = '{ACME.key}'")
     assert lake.index.count(ACME, Grain.WORKING) == 0
     assert restore_projections(lake, models.embedder) == []
 

@@ -102,7 +102,7 @@ def test_scopes_of_one_table_do_not_touch_each_other(lake: Lake) -> None:
     said = ["Anna likes tea.", "Bo likes figs."]
     for scope in (ACME, NEIGHBOUR):
         land(lake, *(remember(text, number, scope=scope) for number, text in enumerate(said)))
-    assert len(lake.memory_rows.present()) == 1
+    assert len(lake.memory_rows.roster.present()) == 1
     before = memory_rows(lake, NEIGHBOUR)
     reader = state_of(lake, NEIGHBOUR)
     snapshot = reader.snapshot()
@@ -159,7 +159,7 @@ def test_a_lost_table_is_refused_and_rebuilt(lake: Lake, projection: str) -> Non
     lake.journal.append([remember("Anna likes tea."), remember("Bo likes figs.", 1, scope=NEIGHBOUR)])
     run(lake, models)
     whole = projected(lake)
-    [name] = lake.projections[projection].present()
+    [name] = lake.projections[projection].roster.present()
     for heal in (
         lambda lake: restore_projections(lake, models.embedder),
         lambda lake: repair(lake, models, find_damage(lake)),
@@ -180,7 +180,7 @@ def test_a_run_rebuilds_a_lost_table_and_a_second_one_writes_nothing(lake: Lake)
     lake.journal.append([remember("Anna likes tea.")])
     run(lake, models)
     for projection in PROJECTED:
-        [name] = lake.projections[projection].present()
+        [name] = lake.projections[projection].roster.present()
         shutil.rmtree(Path(lake.storage.uri, "projections", f"{name}.lance"))
     again = Lake(lake.storage.uri)
     again.journal.append([remember("Bo likes figs.", 0.5)])

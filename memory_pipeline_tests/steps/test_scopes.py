@@ -110,7 +110,7 @@ def test_concurrent_runs_lose_no_activity(lake: Lake, models: Models) -> None:
     run_hours(lake, models)
     expected = table_rows(lake)["scopes"]
     for attempt in range(3):
-        lake.scopes.remove_scope(ACME)
+        lake.scopes.delete(f"scope = '{ACME.key}'")
         lakes = [Lake(lake.storage.uri) for _ in days]
         with ThreadPoolExecutor(len(lakes)) as pool:
             list(pool.map(lambda one, day: enter_scopes(one, hours(f"2024-01-{day}T08")), lakes, days))
@@ -118,14 +118,14 @@ def test_concurrent_runs_lose_no_activity(lake: Lake, models: Models) -> None:
 
 
 def spoilt(lake: Lake) -> Lake:
-    [name] = lake.scopes.present()
+    [name] = lake.scopes.roster.present()
     for path in Path(lake.storage.uri, "projections", f"{name}.lance", "data").iterdir():
         path.write_bytes(b"")
     return Lake(lake.storage.uri)
 
 
 def lost(lake: Lake) -> Lake:
-    [name] = lake.scopes.present()
+    [name] = lake.scopes.roster.present()
     shutil.rmtree(Path(lake.storage.uri, "projections", f"{name}.lance"))
     return Lake(lake.storage.uri)
 
@@ -160,7 +160,7 @@ def test_scopes_are_rebuilt_from_what_outlives_the_messages(lake: Lake, models: 
     expected = table_rows(lake)["scopes"]
     for spec in (MESSAGES, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS):
         lake.tables.remove(spec, None)
-    assert restore_projections(lost(lake), models.embedder) == sorted(lake.scopes.tables())
+    assert restore_projections(lost(lake), models.embedder) == sorted(lake.scopes.roster.tables())
     assert table_rows(lake)["scopes"] == expected
     for grain in ("daily", "weekly", "monthly", "quarterly", "yearly"):
         lake.tables.remove(SUMMARIES, None, grain=grain)
@@ -183,7 +183,7 @@ def test_erasure_removes_a_scope_or_recomputes_it(lake: Lake, models: Models) ->
     assert times(lake)["support"] == ("01-20T08:00", "01-20T08:00")
     forget(lake, models, Subject.agent(ACME), AT)
     assert known_scopes(lake) == {NEIGHBOUR}
-    [name] = lake.scopes.present()
+    [name] = lake.scopes.roster.present()
     files = Path(lake.storage.uri, "projections", f"{name}.lance").rglob("*")
     assert not any(ACME.key.encode() in path.read_bytes() for path in files if path.is_file())
 
@@ -200,6 +200,6 @@ def test_a_scope_is_dropped_when_nothing_is_left_of_it(lake: Lake, models: Model
     drop_expired_scopes(lake)
     assert times(lake) == before
     for scope in (ACME, SALES, ELSEWHERE):
-        lake.index.remove_scope(scope)
+        lake.index.delete(f"scope = '{scope.key}'")
     drop_expired_scopes(lake)
     assert known_scopes(lake) == {SALES, NEIGHBOUR, ELSEWHERE}

@@ -96,12 +96,7 @@ def consolidation_asset(
     def keep_memories(
         context: dg.AssetExecutionContext, config: PeriodsConfig, memory: LakeResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        if config.periods:
-            days = [Period.parse(Grain.DAILY, text) for text in config.periods]
-        elif context.has_partition_key or context.has_partition_key_range:
-            days = [partitions.period(Grain.DAILY, key) for key in context.partition_keys]
-        else:
-            raise dg.Failure("no partition is selected; select some in the launch dialog", allow_retries=False)
+        days = config.selected(context, Grain.DAILY, partitions)
         _refuse_open(days, calendar)
         lake = memory.lake
         lake.ensure()

@@ -56,6 +56,14 @@ class PeriodsConfig(dg.Config):
         description="Periods to process, such as 2024-01-15 or 2024-W03. By default the partitions of the run.",
     )
 
+    def selected(self, context: dg.AssetExecutionContext, grain: Grain, partitions: Partitions) -> list[Period]:
+        """Return the periods of a run: those listed here, or its partitions."""
+        if self.periods:
+            return [Period.parse(grain, text) for text in self.periods]
+        if context.has_partition_key or context.has_partition_key_range:
+            return [partitions.period(grain, key) for key in context.partition_keys]
+        raise dg.Failure("no partition is selected; select some in the launch dialog", allow_retries=False)
+
 
 def grain_assets(
     grain: Grain,
@@ -86,13 +94,9 @@ def grain_assets(
         context: dg.AssetExecutionContext, config: PeriodsConfig, memory: LakeResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
         memory.lake.ensure()
-        if config.periods:
-            periods = [Period.parse(grain, text) for text in config.periods]
-        elif context.has_partition_key or context.has_partition_key_range:
-            periods = [partitions.period(grain, key) for key in context.partition_keys]
+        periods = config.selected(context, grain, partitions)
+        if not config.periods:
             _refuse_open(periods, calendar)
-        else:
-            raise dg.Failure("no partition is selected; select some in the launch dialog", allow_retries=False)
         provenance = Provenance(context.instance, partitions)
         try:
             results = materialize(memory.lake, models or memory.models(), grain, periods)

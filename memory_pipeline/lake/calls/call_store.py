@@ -87,10 +87,10 @@ class Spending:
                 for identifier in self._files.pop(path, ()):
                     call = self._calls.pop(identifier, None)
                     if call is not None:
-                        self._hours.pop(_hour(call), None)  # the table's sum left it out
+                        self._hours.pop(hour_of(call.called_at).key, None)  # the table's sum left it out
             for path, calls in found.items():
                 for call in calls:
-                    self._hours.pop(_hour(call), None)  # it may already be in the table
+                    self._hours.pop(hour_of(call.called_at).key, None)  # it may already be in the table
                 self._count(path, calls)
             if gone:
                 self._pending = _by_month(self._calls.values())
@@ -141,14 +141,10 @@ class Spending:
             self._months[month] = totals
 
 
-def _hour(call: Call) -> str:
-    return hour_of(call.called_at).key
-
-
 def _by_month(calls: Iterable[Call]) -> dict[tuple[_Key, str], Usage]:
     groups: dict[tuple[_Key, str], list[Call]] = defaultdict(list)
     for call in calls:
-        month = _hour(call)[:7]
+        month = hour_of(call.called_at).key[:7]
         groups[call.use.scope.workspace_id, month].append(call)
         if call.use.scope.identity:
             groups[call.use.scope, month].append(call)

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from memory_pipeline.domain.messages import timestamp_of
 from memory_pipeline.domain.model_calls import Answer, Call, Purpose, Use
-from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.periods import Period, hour_of
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.domain.values import one_of
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.codec.codec import SCOPE_ATTRIBUTES, Attribute, Codec, hour_key
+from memory_pipeline.lake.codec.codec import SCOPE_ATTRIBUTES, Attribute, Codec
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _CALLS = Codec(
     Call,
     columns={
         **_USE,
-        "hour": lambda call: hour_key(call.called_at),
+        "hour": lambda call: hour_of(call.called_at).key,
         "called_at": lambda call: call.called_at.astimezone(UTC),
     },
     attributes=_FORMS,

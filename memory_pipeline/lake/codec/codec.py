@@ -21,23 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from datetime import datetime
 
     from memory_pipeline.lake.schema_types import TableSpec
 
 R = TypeVar("R")
 #: Below this many rows, lists are faster to convert one by one.
 _FEW = 30
-
-
-def hour_key(moment: datetime) -> str:
-    """Return the key of the hour that contains a moment."""
-    return hour_of(moment).key
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.messages import Message, Role, TextEdit
-from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.periods import Grain, Period, hour_of
 from memory_pipeline.domain.summaries import KeyPoint, Summary
-from memory_pipeline.lake.codec.codec import Attribute, Codec, hour_key
+from memory_pipeline.lake.codec.codec import Attribute, Codec
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ _MESSAGES = Codec(
 _FACTS = Codec(
     FACTS,
     Fact,
-    columns={"period": lambda fact: hour_key(fact.event_at), "digest": attrgetter("digest")},
+    columns={"period": lambda fact: hour_of(fact.event_at).key, "digest": attrgetter("digest")},
     given=_EMBEDDING,
     attributes={
         "role": lambda role: Role(role) if role else Role.USER,  # older rows have no role

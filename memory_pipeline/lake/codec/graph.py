@@ -10,8 +10,9 @@ import pyarrow as pa
 from memory_pipeline.domain.graph.operations import Operation
 from memory_pipeline.domain.graph.triples import Triple, name_key
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
-from memory_pipeline.lake.codec.codec import Attribute, Codec, hour_key, scope_columns, states_in, with_digest
+from memory_pipeline.lake.codec.codec import Attribute, Codec, scope_columns, states_in, with_digest
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, OPERATIONS
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _OPERATIONS = Codec(
     GRAPH_OPERATIONS,
     Operation,
     columns={
-        "period": lambda one: hour_key(one.event_at),
+        "period": lambda one: hour_of(one.event_at).key,
         "subject_id": lambda one: name_key(one.subject),
         "evidence_id": lambda one: one.message_ids[0],
     },

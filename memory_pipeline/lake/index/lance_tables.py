@@ -42,21 +42,6 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
 
-__all__ = [
-    "COMPACT_EVERY",
-    "FAILURES",
-    "Databases",
-    "IndexKind",
-    "VanishedError",
-    "drop_old_versions",
-    "index_config",
-    "is_of_one_table",
-    "ordering",
-    "retry_lance_commit",
-    "run_coroutine",
-    "synchronous",
-]
-
 _Result = TypeVar("_Result")
 _Arguments = ParamSpec("_Arguments")
 

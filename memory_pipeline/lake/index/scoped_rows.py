@@ -9,12 +9,12 @@ import pyarrow.compute as pc
 
 from memory_pipeline.errors import DamagedLanceTableError
 from memory_pipeline.lake.codec.codec import with_digest
-from memory_pipeline.lake.index.lance_tables import IndexKind, run_coroutine
+from memory_pipeline.lake.index.lance_tables import IndexKind
 from memory_pipeline.lake.index.projection import Projection
 from memory_pipeline.lake.index.sharded_rows import ShardedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection
 
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake.files.storage import Storage
@@ -30,7 +30,7 @@ class ScopedRows(ShardedRows):
         schema: of its rows, with ``id``, ``scope``, ``workspace_id``, ``agent_id`` and ``digest``. All other columns
             are nullable in the tables.
         shards: the lake's number of shards.
-        databases: see :class:`ShardedRows`.
+        databases: see :class:`ShardTables`.
     """
 
     def __init__(
@@ -48,18 +48,16 @@ class ScopedRows(ShardedRows):
         super().__init__(storage, projection, shards, databases)
 
     def scan(
-        self, columns: Sequence[str] | None = None, where: str | None = None, shard: int | None = None
+        self, columns: Collection[str] | None = None, where: str | None = None, shard: int | None = None
     ) -> pa.Table:
         """Return the rows of all scopes, or of those in a shard, unordered; all columns if none are given.
 
         Raises:
             DamagedError: a table is lost or cannot be read.
         """
-        names = list(columns or self.schema.names)
-        for name in self._tables.roster.listed() - self._tables.roster.present():
-            run_coroutine(self._tables.refuse_lost(name))
-        found = [rows.select(names) for rows in run_coroutine(self._tables.scan(where, names, shard))]
-        return pa.concat_tables([self._nothing.select(names), *found])
+        for name in self.roster.listed() - self.roster.present():
+            self.whole(name, thoroughly=False)
+        return super().scan(columns, where, shard)
 
     def replace(
         self, rows: pa.Table, scopes: Collection[Scope] | None, within: str = "true", shard: int | None = None
@@ -72,15 +70,15 @@ class ScopedRows(ShardedRows):
             within: a condition that the compared rows, and all of `rows`, meet.
             shard: the shard to compare; all if not given.
         """
-        marks = run_coroutine(self._tables.replace(within, rows.cast(self.schema), scopes, shard))
+        marks = self.make_equal(within, rows.cast(self.schema), scopes, shard)
         return {str(mark[0]) for mark in marks}
 
     def digests(self) -> dict[str, str]:
         """Return the digests of the rows that have what was written, by id. Tables that cannot be read are left out."""
         found: dict[str, str] = {}
-        for name in sorted(self.present()):
+        for name in sorted(self.roster.present()):
             try:
-                rows = run_coroutine(self._tables.whole(name))
+                rows = self.whole(name)
             except DamagedLanceTableError:
                 continue
             if rows is not None and (is_sound := self._are_sound(rows)) is not None:
@@ -102,8 +100,8 @@ class ScopedRows(ShardedRows):
             is_sound = pc.or_(is_sound, pc.fill_null(pc.equal(rows["digest"], rows["source_digest"]), False))
         return is_sound
 
-    def restore(self, name: str, rows: Callable[[], pa.Table]) -> None:  # noqa: D102
-        super().restore(name, lambda: rows().cast(self.schema))
+    def fill(self, name: str, rows: pa.Table) -> None:  # noqa: D102
+        super().fill(name, rows.cast(self.schema))
 
 
 def _keyed(schema: pa.Schema) -> pa.Schema:

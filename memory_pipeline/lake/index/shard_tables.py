@@ -24,6 +24,7 @@ from memory_pipeline.lake.index.lance_tables import (
     Databases,
     VanishedError,
     retry_lance_commit,
+    synchronous,
 )
 from memory_pipeline.lake.index.maintenance import compact, compact_deletes
 from memory_pipeline.lake.index.table_roster import ROSTER, TableRoster
@@ -60,33 +61,43 @@ def unchanged(rows: pa.Table) -> pa.Table:
 
 
 class ShardTables:
-    """Reads and writes the tables of a projection, for coroutines of one event loop.
+    """Reads and writes the tables of a projection. Safe to use from several threads and processes.
 
     Args:
         storage: the lake's files.
-        databases: opens tables.
         projection: its columns and indices.
         shards: the number of shards of the lake.
+        databases: opens tables. Projections may share it.
     """
 
-    def __init__(self, storage: Storage, databases: Databases, projection: Projection, shards: int) -> None:
+    def __init__(
+        self, storage: Storage, projection: Projection, shards: int, databases: Databases | None = None
+    ) -> None:
         self._storage = storage
         self._complete: set[str] = set()  # tables that have all columns
-        self._databases = databases
+        self._databases = Databases(storage) if databases is None else databases
         self._projection = projection
-        databases.expect(PROJECTIONS, projection.name, projection.is_current)
+        self._databases.expect(PROJECTIONS, projection.name, projection.is_current)
+        self._nothing = projection.schema.empty_table()
         self.roster = TableRoster(storage, projection.name, shards)
         self._rewriting = asyncio.Semaphore(_REWRITTEN_AT_ONCE)
         # The version of each shard at which the large scopes were read.
         self._listed_at: dict[str, int | None] = {}
 
-    async def name_of(self, scope: Scope) -> str:
-        """Return the name of the table that has a scope's rows."""
-        await self.version(scope)
-        return self.roster.name_of(scope.key)
-
+    @synchronous
     async def version(self, scope: Scope) -> int | None:
-        """Return a number that grows with each commit to the scope's table; None without a table."""
+        """Return a number that grows with each commit to a scope's table and each rebuild, or None without a table.
+
+        Raises:
+            DamagedError: the table is lost or cannot be read.
+        """
+        version = await self._version(scope)
+        if version is None:
+            await self._refuse_lost(self.roster.name_of(scope.key))
+        return version
+
+    async def _version(self, scope: Scope) -> int | None:
+        """Return the version of a scope's table, and update which table that is; None if it is lost, too."""
         while True:
             name = self.roster.name_of(scope.key)
             version = await self._databases.version(PROJECTIONS, name)
@@ -100,12 +111,8 @@ class ShardTables:
             if self.roster.name_of(scope.key) == name:
                 return version
 
-    async def refuse_lost(self, name: str) -> None:
-        """Raise an error if a table was created and is missing.
-
-        Raises:
-            DamagedLanceTableError: it was.
-        """
+    async def _refuse_lost(self, name: str) -> None:
+        """Raise a DamagedLanceTableError if a table was created and is missing."""
         is_noted = await asyncio.to_thread(self.roster.is_listed, name)
         # Another process may have created it since the caller looked.
         if is_noted and await self._databases.table(PROJECTIONS, name) is None:
@@ -114,6 +121,7 @@ class ShardTables:
                 "run `memory-pipeline run` or `memory-pipeline repair` to rebuild it from the tables"
             )
 
+    @synchronous
     async def whole(self, name: str, *, thoroughly: bool = True) -> pa.Table | None:
         """Return all rows of a table, or None without a table. If not `thoroughly`, open it and return None.
 
@@ -127,54 +135,68 @@ class ShardTables:
             rows = None
             is_there = await self._databases.read(PROJECTIONS, name, lambda table: table.count_rows(), None) is not None
         if not is_there:
-            await self.refuse_lost(name)
+            await self._refuse_lost(name)
         return rows
 
-    async def read(self, scope: Scope, read: Callable[[Any], Awaitable[_Result]], nothing: _Result) -> _Result:
+    async def _on(self, scope: Scope, read: Callable[[Any], Awaitable[_Result]], nothing: _Result) -> _Result:
         """Return the result of `read` on the scope's table; `nothing` if there is none."""
-        return await self._databases.read(PROJECTIONS, await self.name_of(scope), read, nothing)
+        await self._version(scope)
+        return await self._databases.read(PROJECTIONS, self.roster.name_of(scope.key), read, nothing)
 
-    async def select(self, scope: Scope, where: str | None, columns: Collection[str], nothing: pa.Table) -> pa.Table:
-        """Return the rows of a scope that meet a condition, unordered."""
-        name = await self.name_of(scope)
-        rows = await self._select(name, of_scope(scope, where), _with_owners(columns), nothing)
+    async def _select_of(self, scope: Scope, where: str, columns: Collection[str]) -> pa.Table:
+        """Return the rows of a scope that meet a condition, unordered; none if its table is lost."""
+        await self._version(scope)
+        wanted = _with_owners(columns)
+        nothing = self._nothing.select(wanted)
+        rows = await self._select(self.roster.name_of(scope.key), of_scope(scope, where), wanted, nothing)
         return owned(rows, scope).select(list(columns))
 
-    async def select_many(
-        self, scopes: Collection[Scope], where: str | None, columns: Collection[str], nothing: pa.Table
-    ) -> list[pa.Table]:
-        """Return the rows of scopes that meet a condition, unordered, in parts."""
-        wanted = _with_owners(columns)
+    @synchronous
+    async def read(
+        self, scopes: Collection[Scope], columns: Collection[str] | None = None, where: str | None = None
+    ) -> pa.Table:
+        """Return the rows of scopes that meet a condition, unordered; all columns if none are given.
+
+        Raises:
+            DamagedError: a table is lost or cannot be read.
+        """
+        nothing = self._nothing.select(list(columns or self._nothing.column_names))
+        wanted = _with_owners(nothing.column_names)
         by_table: dict[str, list[Scope]] = {}
         await asyncio.to_thread(self.roster.refresh)
         for scope in scopes:
             by_table.setdefault(self.roster.name_of(scope.key), []).append(scope)
 
-        async def select(name: str, own: list[Scope]) -> pa.Table:
+        async def select(name: str, own: list[Scope]) -> pa.Table | None:
             condition = f"scope IN ({listed({scope.key for scope in own})})" + (f" AND ({where})" if where else "")
             rows = await self._select(name, condition, wanted)
             if rows is None:
-                await self.refuse_lost(name)
-                return nothing.select(list(columns))
+                await self._refuse_lost(name)
+                return None
             expected = {_owner(scope) for scope in own}
             found = rows.group_by(list(OWNERS)).aggregate([])
             if not expected.issuperset(zip(*(found[name].to_pylist() for name in OWNERS), strict=True)):
                 raise LakeError(f"a read of {PROJECTIONS}/{name}.lance returned rows of another scope")
-            return rows.select(list(columns))
+            return rows.select(nothing.column_names)
 
         chunks = [
             (name, own[start : start + _LISTED])
             for name, own in by_table.items()
             for start in range(0, len(own), _LISTED)
         ]
-        return await self._all(select(name, own) for name, own in chunks)
+        found = await self._all(select(name, own) for name, own in chunks)
+        return pa.concat_tables([rows for rows in found if rows is not None] or [nothing])
 
-    async def scan(self, where: str | None, columns: Collection[str], shard: int | None = None) -> list[pa.Table]:
-        """Return the rows of all scopes that meet a condition, by table; of one shard if it is given."""
-        names = sorted(await asyncio.to_thread(self.roster.readable))
-        names = [name for name in names if shard is None or shard_in(name) == shard]
-        found = await self._all(self._select(name, where, list(columns)) for name in names)
-        return [rows for rows in found if rows is not None]
+    @synchronous
+    async def scan(
+        self, columns: Collection[str] | None = None, where: str | None = None, shard: int | None = None
+    ) -> pa.Table:
+        """Return the rows of all scopes, or of those in a shard, unordered; all columns if none are given."""
+        nothing = self._nothing.select(list(columns or self._nothing.column_names))
+        tables = sorted(await asyncio.to_thread(self.roster.readable))
+        names = [name for name in tables if shard is None or shard_in(name) == shard]
+        found = await self._all(self._select(name, where, nothing.column_names) for name in names)
+        return pa.concat_tables([rows.select(nothing.column_names) for rows in found if rows is not None] or [nothing])
 
     async def _select(self, name: str, where: str | None, columns: list[str], nothing: pa.Table | None = None) -> Any:
         """Return the rows of a table that meet a condition; `nothing` if there is no table."""
@@ -200,7 +222,8 @@ class ShardTables:
             self._complete.add(name)
         return missing
 
-    async def replace(
+    @synchronous
+    async def make_equal(
         self,
         within: str,
         rows: pa.Table,
@@ -265,7 +288,7 @@ class ShardTables:
     ) -> set[_Mark]:
         table = await self._databases.table(PROJECTIONS, name)
         if table is None:
-            await self.refuse_lost(name)
+            await self._refuse_lost(name)
             if not rows.num_rows:
                 return set()
             table = await self._create(name, project(rows.slice(0, 0)).schema)
@@ -320,14 +343,19 @@ class ShardTables:
         await asyncio.to_thread(self.roster.add, name)
         return table
 
-    async def delete(self, names: Iterable[str], where: str, *, until_purge: bool = False) -> int:
-        """Delete rows from tables, and from the disk. Return their number. Drop a table of one scope if it is empty.
+    @synchronous
+    async def delete(self, where: str, scopes: Collection[Scope] | None = None) -> int:
+        """Delete rows, from the disk too. Return their number. Searches the tables of `scopes`, or all.
 
-        With `until_purge`, the rows stay on the disk until the next purge.
+        Tables without such rows are unchanged. A table of one scope is dropped if it is empty.
+
+        Raises:
+            CommitConflictError: other writers kept changing a table. Safe to retry.
         """
-        return sum(await self._all(self._delete(name, where, until_purge=until_purge) for name in names))
+        names = await asyncio.to_thread(self.roster.present_of, scopes)
+        return sum(await self._all(self._delete(name, where) for name in names))
 
-    async def _delete(self, name: str, where: str, *, until_purge: bool = False) -> int:
+    async def _delete(self, name: str, where: str) -> int:
         async def delete(table: Any) -> int:
             return int((await table.delete(where)).num_deleted_rows)
 
@@ -336,8 +364,6 @@ class ShardTables:
         count = await self._databases.edit(PROJECTIONS, name, delete, 0)
         if scope_in(name) and not await self._databases.read(PROJECTIONS, name, lambda table: table.count_rows(), 0):
             await self._drop(name, only_if_empty=True)
-        if until_purge:
-            return count
         path, same = f"{PROJECTIONS}/{name}.lance", self._projection.same
         await self._databases.edit(
             PROJECTIONS, name, lambda table: compact_deletes(table, self._storage, path, same), None
@@ -351,11 +377,13 @@ class ShardTables:
             await asyncio.to_thread(self.roster.add, name)
         return dropped
 
+    @synchronous
     async def clear(self, name: str) -> None:
         """Drop a table. It stays listed until it is filled, so that it counts as lost and others do not create it."""
         await asyncio.to_thread(self.roster.add, name)
         await self._databases.drop(PROJECTIONS, name)
 
+    @synchronous
     async def fill(self, name: str, rows: pa.Table) -> None:
         """Create a cleared table with all of its rows."""
         if rows.num_rows:
@@ -438,13 +466,15 @@ class ShardTables:
 
     # Maintenance.
 
-    async def compact(self, names: Iterable[str]) -> list[int]:
-        """Merge the small files of tables. Return the bytes of the merged rows of each."""
+    @synchronous
+    async def compact(self) -> tuple[int, int]:
+        """Merge small files. Return the number of tables with merged files, and the bytes of the merged rows."""
+        names = await asyncio.to_thread(self.roster.present_of, None)
         await self._clear_left_behind()
         written = await self._all(map(self._compact, names))
         await asyncio.to_thread(self.roster.refresh)
         await self._clear_shards()
-        return written
+        return sum(map(bool, written)), sum(written)
 
     async def _compact(self, name: str) -> int:
         async def merge(table: Any) -> int:
@@ -465,8 +495,16 @@ class ShardTables:
             _log.warning("%s/%s.lance is not compacted: %s", PROJECTIONS, name, error)
             return 0
 
-    async def purge(self, names: Iterable[str]) -> None:
-        """Rewrite tables with their indices, so that no byte of earlier versions stays on the disk."""
+    @synchronous
+    async def purge(self, scopes: Collection[Scope] | None) -> None:
+        """Rewrite the tables of scopes, or all, with their indices, so that no earlier version stays on the disk.
+
+        Files left by killed writers stay until they are an hour old.
+
+        Raises:
+            CommitConflictError: other writers kept changing a table. Safe to retry.
+        """
+        names = await asyncio.to_thread(self.roster.present_of, scopes)
         await self._clear_left_behind()
 
         async def purge(name: str) -> None:

@@ -104,13 +104,12 @@ class TableRoster:
         """Return the name of the table of a scope's shard."""
         return shard_table(self._projection, shard_of(key, self._shards))
 
-    def names_of(self, scope: Scope) -> list[str]:
-        """Return the names of the tables that may have rows of a scope, whether they exist or not."""
-        return [self.shard_table(scope.key), self.own_table(scope.key)]
-
-    def present_of(self, scopes: Iterable[Scope]) -> list[str]:
-        """Return the names of the existing tables that may have rows of scopes, sorted."""
-        return sorted(self.present() & {name for scope in scopes for name in self.names_of(scope)})
+    def present_of(self, scopes: Iterable[Scope] | None) -> list[str]:
+        """Return the names of the existing tables that may have rows of scopes, or of all, sorted."""
+        present = self.present()
+        if scopes is not None:
+            present &= {name(scope.key) for scope in scopes for name in (self.shard_table, self.own_table)}
+        return sorted(present)
 
     def rows_of(self, name: str) -> pc.Expression:
         """Return the condition on records whose projection is in a table: by their column ``scope``."""

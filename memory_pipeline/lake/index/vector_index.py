@@ -92,7 +92,6 @@ class VectorIndex(ShardedRows):
 
     def __init__(self, storage: Storage, shards: int = SHARDS) -> None:
         super().__init__(storage, _INDEX, shards)
-        self._storage = storage
         self._embedder: dict[str, object] | None = None
         self._named: dict[tuple[Scope, Grain], tuple[int, frozenset[str]]] = {}
         self._first_turns: dict[Scope, tuple[int, datetime | None]] = {}
@@ -188,13 +187,13 @@ class VectorIndex(ShardedRows):
             DamagedError: a table is damaged or lost.
         """
         within = _within(grain, (period.key for period in periods))
-        written = run_coroutine(self._tables.replace(within, rows, scopes, shard, removable, project))
+        written = self.make_equal(within, rows, scopes, shard, removable, project)
         return {str(mark[_INDEX.marks.index("period")]) for mark in written}
 
     def is_large(self, scope: Scope) -> bool:
         """Return whether a scope has a table of its own, with indices for :meth:`search`."""
-        run_coroutine(self._tables.version(scope))
-        return scope.key in self._tables.roster.large
+        run_coroutine(self._version(scope))
+        return scope.key in self.roster.large
 
     @synchronous
     async def search(
@@ -220,7 +219,7 @@ class VectorIndex(ShardedRows):
             once = dict(zip(reversed(rows["id"].to_pylist()), range(rows.num_rows - 1, -1, -1), strict=True))
             return rows.take(pa.array(sorted(once.values()), pa.int64()))
 
-        return owned(await self._tables.read(scope, search, _NOTHING), scope).select(_FOUND)
+        return owned(await self._on(scope, search, _NOTHING), scope).select(_FOUND)
 
     @synchronous
     async def newest(self, scope: Scope, grain: Grain, where: Filter, limit: int) -> pa.Table:
@@ -237,7 +236,7 @@ class VectorIndex(ShardedRows):
                     return rows
                 taken *= 4
 
-        return owned(await self._tables.read(scope, newest, _NOTHING), scope).select(_FOUND)
+        return owned(await self._on(scope, newest, _NOTHING), scope).select(_FOUND)
 
     @synchronous
     async def first_turn(self, scope: Scope) -> datetime | None:
@@ -249,28 +248,19 @@ class VectorIndex(ShardedRows):
             times = (await query.limit(1).to_arrow())["ends_at"].to_pylist()
             return times[0] if times else None
 
-        version = await self._tables.version(scope) or 0
+        version = await self._version(scope) or 0
         known = self._first_turns.get(scope)
         if known is None or known[0] != version:
-            known = self._first_turns[scope] = version, await self._tables.read(scope, first, None)
+            known = self._first_turns[scope] = version, await self._on(scope, first, None)
         return known[1]
-
-    def scan(self, scope: Scope, grain: Grain, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return all rows of a scope, unordered; all columns if none are given."""
-        return run_coroutine(self._select(scope, grain, None, columns or _NOTHING.schema.names))
 
     def scan_all(self, grain: Grain, periods: Collection[str] | None, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows of all scopes, unordered; of all periods and all columns if none are given."""
-        where = _within(grain, periods)
-        columns = list(columns or _NOTHING.schema.names)
-        found = [rows.select(columns) for rows in run_coroutine(self._tables.scan(where, columns))]
-        return pa.concat_tables(found) if found else _NOTHING.select(columns)
+        return self.scan(columns, _within(grain, periods))
 
     def ids(self, grain: Grain, periods: Collection[Period], shard: int | None = None) -> set[str]:
         """Return the ids of the rows of periods, of all scopes or of those in a shard."""
-        where = _within(grain, (period.key for period in periods))
-        found = run_coroutine(self._tables.scan(where, ["id"], shard))
-        return {identifier for rows in found for identifier in rows["id"].to_pylist()}
+        return set(self.scan(["id"], _within(grain, (period.key for period in periods)), shard)["id"].to_pylist())
 
     @synchronous
     async def load(self, scope: Scope, grain: Grain, dimension: int) -> Loaded:
@@ -287,7 +277,7 @@ class VectorIndex(ShardedRows):
             parts = [_loaded(owned(pa.Table.from_batches([batch]), scope), dimension, kind) async for batch in batches]
             return Loaded(*map(_together, zip(*parts, strict=True))) if parts else _loaded(_NUMBERED, dimension)
 
-        return await self._tables.read(scope, load, _loaded(_NUMBERED, dimension))
+        return await self._on(scope, load, _loaded(_NUMBERED, dimension))
 
     @synchronous
     async def numbers(self, scope: Scope) -> dict[Grain, NDArray[np.uint64]]:
@@ -296,7 +286,7 @@ class VectorIndex(ShardedRows):
         async def look(table: Any) -> pa.Table:
             return await table.query().where(of_scope(scope)).select(["grain"]).with_row_id().to_arrow()
 
-        rows = await self._tables.read(scope, look, _NUMBERED)
+        rows = await self._on(scope, look, _NUMBERED)
         grains = rows["grain"].combine_chunks().dictionary_encode()
         numbers, codes = rows[_NUMBER].to_numpy().astype(np.uint64, copy=False), grains.indices.to_numpy()
         return {Grain(name): numbers[codes == code] for code, name in enumerate(grains.dictionary.to_pylist())}
@@ -308,7 +298,7 @@ class VectorIndex(ShardedRows):
         async def take(table: Any) -> pa.Table:
             return await table.take_row_ids(numbers.tolist()).select([*OWNERS, *_FOUND]).with_row_id().to_arrow()
 
-        rows = await self._tables.read(scope, take, _NUMBERED) if len(numbers) else _NUMBERED
+        rows = await self._on(scope, take, _NUMBERED) if len(numbers) else _NUMBERED
         try:
             return _loaded(owned(rows, scope), dimension) if rows.num_rows == len(numbers) else None
         except LakeError:  # the table was rewritten, and the ids are of other rows
@@ -323,18 +313,18 @@ class VectorIndex(ShardedRows):
     async def count(self, scope: Scope, grain: Grain, where: Filter | None = None) -> int:
         """Return the number of matching rows of a scope; 0 without a table."""
         own = await self._condition(scope, grain, where)
-        return await self._tables.read(scope, lambda table: table.count_rows(own), 0)
+        return await self._on(scope, lambda table: table.count_rows(own), 0)
 
     @synchronous
     async def messages(self, scope: Scope, grain: Grain, where: Filter) -> set[tuple[str, ...]]:
         """Return the distinct message ids on which matching rows of a scope rest."""
         own = await self._condition(scope, grain, where)
-        return _messages(await self._tables.select(scope, own, ["source_ids"], _NOTHING))
+        return _messages(await self._select_of(scope, own, ["source_ids"]))
 
     def hours_of(self, scope: Scope, conversations: Collection[str]) -> dict[str, frozenset[str]]:
         """Return the hours (keys) in which a scope's conversations have facts; omit conversations without facts."""
         where = Filter(conversation_id=next(iter(conversations))).sql() if len(conversations) == 1 else None
-        rows = run_coroutine(self._select(scope, Grain.WORKING, where, ["period", "conversation_id"]))
+        rows = run_coroutine(self._of_grain(scope, Grain.WORKING, where, ["period", "conversation_id"]))
         if not rows.num_rows:
             return {}
         wanted = pa.array(sorted(conversations), pa.string())
@@ -361,18 +351,17 @@ class VectorIndex(ShardedRows):
 
     async def _names(self, scope: Scope, grain: Grain) -> frozenset[str]:
         """Return the names of all speakers and entities in a scope's rows, read once per version."""
-        version = await self._tables.version(scope) or 0
+        version = await self._version(scope) or 0
         known = self._named.get((scope, grain))
         if known is None or known[0] != version:
-            rows = await self._select(scope, grain, None, ["speaker", "entities"])
+            rows = await self._of_grain(scope, grain, None, ["speaker", "entities"])
             named = pc.list_flatten(rows["entities"])
             names = {*pc.unique(rows["speaker"]).to_pylist(), *pc.unique(named).to_pylist()} - {None}
             known = self._named[scope, grain] = version, frozenset(names)
         return known[1]
 
-    async def _select(self, scope: Scope, grain: Grain, where: str | None, columns: Sequence[str]) -> pa.Table:
-        condition = f"grain = '{grain}'" + (f" AND ({where})" if where else "")
-        return await self._tables.select(scope, condition, columns, _NOTHING)
+    async def _of_grain(self, scope: Scope, grain: Grain, where: str | None, columns: Sequence[str]) -> pa.Table:
+        return await self._select_of(scope, f"grain = '{grain}'" + (f" AND ({where})" if where else ""), columns)
 
 
 def _within(grain: Grain, keys: Iterable[str] | None) -> str:

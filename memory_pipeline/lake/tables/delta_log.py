@@ -38,11 +38,6 @@ _FILE = re.compile(r"(\d{20})\.(json|checkpoint\..+|.+\.json)")
 _CHANGES = (b'{"add":', b'{"remove":', b'"predicate":')
 
 
-def commit_path(path: str, version: int) -> str:
-    """Return the path of the commit of a version, which may not exist yet, of the table at `path`."""
-    return f"{path}/_delta_log/{version:020}.json"
-
-
 class Log:
     """The log files of the table at `path` below the lake's root."""
 

@@ -26,7 +26,6 @@ from memory_pipeline.lake.files.disk import raise_of_disk
 from memory_pipeline.lake.files.storage_errors import REMEDY, is_of_store, store_policy
 from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.tables.damage import damaged_log, is_damage
-from memory_pipeline.lake.tables.delta_log import commit_path
 from memory_pipeline.lake.tables.partitions import order_of, stored_schema
 from memory_pipeline.operating_system import muted_panics
 
@@ -43,7 +42,7 @@ _Result = TypeVar("_Result")
 HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 
 #: Attempts to read a log that changes meanwhile, and to commit.
-_LOOKS, _ATTEMPTS = 6, 20
+_LOOKS, _ATTEMPTS = 5, 20
 #: Small row groups and batches. A read of a few scopes in a large partition opens few row groups; a write of 110,000
 #: rows with vectors takes 190 MB besides the rows, and 790 MB with row groups of 65,536 rows.
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3, max_row_group_size=8_192)
@@ -137,7 +136,7 @@ def retry_commit(
     )
     turn = turn_at(storage, path, claims)
     # A local disk loses no answers.
-    mark = CommitToken[Any](None if storage.is_local else lambda version: storage.read(commit_path(path, version)))
+    mark = CommitToken[Any](None if storage.is_local else lambda version: storage.read(_commit_path(path, version)))
     policy = store_policy(f"table {path}", _ATTEMPTS, (CommitLostError,), lambda _: CommitConflictError(lost))
     return retry(lambda: attempt(turn, mark), policy, turn)
 
@@ -172,15 +171,13 @@ def overtaking(storage: Storage, path: str, table: DeltaTable, mark: CommitToken
 def newest(storage: Storage, path: str, handle: DeltaTable | None = None) -> DeltaTable | None:
     """Refresh a handle on the table at `path` below the root, or open one; return None if there is no table."""
 
-    def attempt() -> DeltaTable | None:
-        nonlocal handle
-        known, handle = handle, None  # reopen after a failure
+    def attempt(known: DeltaTable | None) -> DeltaTable | None:
         try:
             if known is None or known._storage_options != storage.options:  # credentials were renewed
                 known = DeltaTable(storage.locate(path), storage_options=storage.options)
                 _refuse_empty(storage, path, known)
             elif time.monotonic() - vars(known)[_SEEN_AT] > _YOUNG or storage.is_there(
-                commit_path(path, known.version() + 1)
+                _commit_path(path, known.version() + 1)
             ):
                 known.update_incremental()
             else:
@@ -195,12 +192,16 @@ def newest(storage: Storage, path: str, handle: DeltaTable | None = None) -> Del
 
     # A failure without damage: a purge deleted what was being read.
     errors = (DeltaError, OSError)
-    return retry(attempt, store_policy(f"table {path}", _LOOKS, errors, give_up, place=storage.locate(path)))
+    try:
+        return attempt(handle)
+    except errors:
+        policy = store_policy(f"table {path}", _LOOKS, errors, give_up, place=storage.locate(path))
+        return retry(lambda: attempt(None), policy)
 
 
 def _refuse_empty(storage: Storage, path: str, handle: DeltaTable) -> None:
     """Raise if the newest commit is an empty file, which deltalake takes for a commit without changes."""
-    newest_commit = commit_path(path, handle.version())
+    newest_commit = _commit_path(path, handle.version())
     if storage.is_local and storage.sizes([newest_commit], path).get(newest_commit) == 0:
         raise DamagedError(f"table {path}: its log cannot be read: {newest_commit} is empty; {REMEDY}")
 
@@ -287,6 +288,11 @@ def exchange(
         commit_properties=CommitProperties(custom_metadata=mark.metadata),
         post_commithook_properties=HOOKS,
     )
+
+
+def _commit_path(path: str, version: int) -> str:
+    """Return the path of the commit of a version, which may not exist yet, of the table at `path`."""
+    return f"{path}/_delta_log/{version:020}.json"
 
 
 def version_of(table: DeltaTable | None) -> int:

@@ -88,7 +88,7 @@ class Ledger:
         if periods is not None:
             names = {period.key for period in periods}
             keys &= {_bucket(asset, period) for period in names}
-        rows = self._tables.read_sound(LEDGER, keys).drop_columns(["bucket"]).to_pylist()
+        rows = self._tables.read(LEDGER, keys, damaged="skip").drop_columns(["bucket"]).to_pylist()
         return {
             # Null in older lakes.
             row["period"]: LedgerEntry(**{**row, "unfinished": row["unfinished"] or 0, "expired": row["expired"] or 0})
@@ -117,7 +117,7 @@ class Ledger:
         """Return the entries of periods of some assets, for :meth:`record` to compare."""
         pairs = {(asset, period.key) for period in periods for asset in assets}
         buckets = {_bucket(asset, key) for asset, key in pairs}
-        rows = self._tables.read_sound(LEDGER, buckets).to_pylist() if buckets else []
+        rows = self._tables.read(LEDGER, buckets, damaged="skip").to_pylist() if buckets else []
         return {key: row for row in rows if (key := (row["asset"], row["period"])) in pairs}
 
     def record(self, entries: Iterable[LedgerEntry], seen: Seen | None = None) -> bool:

@@ -15,7 +15,7 @@ from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.commit_retry import CommitLostError
 from memory_pipeline.lake.files.storage_errors import is_of_store
 from memory_pipeline.lake.tables.damage import FAILURES, is_damage
-from memory_pipeline.lake.tables.handles import HOOKS, newest, overtaking, retry_commit
+from memory_pipeline.lake.tables.handles import HOOKS, Handles, newest, overtaking, retry_commit
 from memory_pipeline.lake.tables.partitions import sql_text
 
 if TYPE_CHECKING:
@@ -41,25 +41,25 @@ class Replaced:
 
 
 class Marts:
-    """Reads and writes marts by name. Not safe to use from several threads at once."""
+    """Reads and writes marts by name."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._handles: dict[str, DeltaTable] = {}
+        self._handles = Handles(storage)
 
     def files(self, name: str) -> frozenset[str]:
         """Return the files of a mart, which change whenever its rows do; empty if there is no mart."""
-        table = self._open(name)
+        table = self._handles.latest(_path(name))
         return frozenset() if table is None else _paths(table)
 
     def dataset(self, name: str) -> ds.Dataset | None:
         """Return a mart as a lazily scanned dataset, or None if it was never written."""
-        table = self._open(name)
+        table = self._handles.latest(_path(name))
         return None if table is None else table.to_pyarrow_dataset()
 
     def size(self, name: str) -> tuple[int, int]:
         """Return a mart's number of rows, and the size of its files in bytes. Reads no rows."""
-        table = self._open(name)
+        table = self._handles.latest(_path(name))
         if table is None:
             return 0, 0
         actions = pa.table(table.get_add_actions(flatten=True))
@@ -82,7 +82,7 @@ class Marts:
 
     def remove(self, name: str) -> None:
         """Delete a mart. The next run recomputes it."""
-        self._handles.pop(name, None)
+        self._handles = Handles(self._storage)
         self._storage.remove(_path(name))
 
     def replace(self, name: str, rows: pa.Table, *, column: str | None, values: Collection[str] | None) -> Replaced:
@@ -104,7 +104,7 @@ class Marts:
         self, name: str, rows: pa.Table, column: str | None, values: Collection[str] | None, mark: CommitToken[bool]
     ) -> Replaced:
         self._storage.require_creating()
-        table = self._open(name)
+        table = self._handles.latest(_path(name))
         rows = rows.replace_schema_metadata()
         properties = CommitProperties(custom_metadata=mark.metadata)
         if table is None:
@@ -145,17 +145,9 @@ class Marts:
                 commit_properties=properties,
                 post_commithook_properties=HOOKS,
             )
-        written = self._open(name)
+        written = self._handles.latest(_path(name))
         assert written is not None  # noqa: S101 - it has just been written
         return Replaced(True, _paths(written) if written.version() == version + 1 else frozenset())
-
-    def _open(self, name: str) -> DeltaTable | None:
-        handle = newest(self._storage, _path(name), self._handles.get(name))
-        if handle is None:
-            self._handles.pop(name, None)
-        else:
-            self._handles[name] = handle
-        return handle
 
 
 def _path(name: str) -> str:

@@ -85,31 +85,35 @@ class Tables:
         where: pc.Expression | None = None,
         shard: int | None = None,
         scopes: Collection[str] | None = None,
+        damaged: str = "raise",
         **fixed: str,
     ) -> pa.Table:
         """Return the rows of the given partitions, or of all, that meet `where`, in the table's schema.
 
         A missing table or partition has no rows. Without `columns`, all are read; without `shard`, those of all shards;
-        without the keys `scopes`, those of all scopes.
+        without the keys `scopes`, those of all scopes. With ``skip`` for `damaged`, files that cannot be read
+        are left out, for callers that recompute them.
 
         Raises:
             DamagedError: files cannot be read.
         """
-        return self._read(spec, keys, columns, where, shard, fixed, (), scopes)
-
-    def read_sound(
-        self,
-        spec: TableSpec,
-        keys: Collection[str] | None = None,
-        *,
-        columns: Collection[str] | None = None,
-        where: pc.Expression | None = None,
-        shard: int | None = None,
-        scopes: Collection[str] | None = None,
-        **fixed: str,
-    ) -> pa.Table:
-        """Return rows like :meth:`read`, but skip damaged files, for callers that recompute them."""
-        return self._read(spec, keys, columns, where, shard, fixed, None, scopes)
+        failed_at = None
+        shards = [shard] if scopes is None else {shard_of(scope, self._shards) for scope in scopes}
+        if shard is not None:
+            is_in_shard = in_shard(shard, self._shards)
+            where = is_in_shard if where is None else where & is_in_shard
+        while True:
+            table = self._handles.latest(_path(spec))
+            version = version_of(table)
+            files = _files(table, spec, keys, fixed, _parts(*shards), scopes)
+            try:
+                return read(self._storage, files, spec, columns, where, scopes)
+            except FAILURES as error:
+                if isinstance(error, FileNotFoundError) and version != failed_at:  # a purge may have deleted it
+                    failed_at = version
+                    continue
+                sound, _ = sound_files(self._storage, files, spec, error, None if damaged == "skip" else (), columns)
+            return read(self._storage, sound, spec, columns, where, scopes)
 
     def keys(self, spec: TableSpec, **fixed: str) -> list[str]:
         """Return the partitions that have rows, sorted. Reads no rows."""
@@ -319,35 +323,6 @@ class Tables:
             return nothing
 
         return retry_commit(self._storage, path, f"table {path}", aim, attempt, self._handles.claims)
-
-    def _read(
-        self,
-        spec: TableSpec,
-        keys: Collection[str] | None,
-        columns: Collection[str] | None,
-        where: pc.Expression | None,
-        shard: int | None,
-        fixed: Mapping[str, str],
-        remade: Collection[str] | None,
-        scopes: Collection[str] | None = None,
-    ) -> pa.Table:
-        failed_at = None
-        shards = [shard] if scopes is None else {shard_of(scope, self._shards) for scope in scopes}
-        if shard is not None:
-            is_in_shard = in_shard(shard, self._shards)
-            where = is_in_shard if where is None else where & is_in_shard
-        while True:
-            table = self._handles.latest(_path(spec))
-            version = version_of(table)
-            files = _files(table, spec, keys, fixed, _parts(*shards), scopes)
-            try:
-                return read(self._storage, files, spec, columns, where, scopes)
-            except FAILURES as error:
-                if isinstance(error, FileNotFoundError) and version != failed_at:  # a purge may have deleted it
-                    failed_at = version
-                    continue
-                sound, _ = sound_files(self._storage, files, spec, error, remade, columns)
-            return read(self._storage, sound, spec, columns, where, scopes)
 
     def _written(
         self,

@@ -134,9 +134,9 @@ class DeterministicExtractor:
                     text, durable, with_dates(sentences[before].text, dates[before]) if before >= 0 else ""
                 )
             fact = Fact.of(
-                message,
+                [message],
                 kind,
-                text,
+                f"{message.speaker}: {text}",
                 extraction_method=self.name,
                 position=position,
                 entities=[*sentence_names, message.name] if message.name and first_person else sentence_names,
@@ -147,9 +147,9 @@ class DeterministicExtractor:
             facts.setdefault(fact.content, _with_durable_fields(fact, durable))
         first_date = next((mention.instant for mentions in dates for mention in mentions), None)
         turn = Fact.of(
-            message,
+            [message],
             FactKind.TURN,
-            message.content,
+            f"{message.speaker}: {message.content}",
             extraction_method=VERBATIM,
             entities=[name for sentence_names in names for name in sentence_names],
             importance=max((fact.importance for fact in facts.values()), default=SMALL_TALK),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memory_pipeline.domain.model_calls import Trouble, Use, count_tokens
+from memory_pipeline.domain.values import batched
 from memory_pipeline.errors import ConfigurationError, ModelError
 from memory_pipeline.models.hosted.transport.requests import identity_of
 
@@ -71,18 +72,14 @@ class HostedEmbedder:
             workspace_id = uses[place].scope.workspace_id if uses else ""
             budgeted = workspace_id if uses and configuration.budget(workspace_id) else None
             payers[configuration.embedding_key(workspace_id) if uses else None, budgeted].append(place)
+        endpoint = self._endpoint
         for places in payers.values():
-            batch: list[int] = []
-            tokens = 0
-            for place in places:
-                size = min(count_tokens(texts[place]), self._endpoint.context_tokens)
-                if batch and (len(batch) >= self._endpoint.batch_size or tokens + size > _MOST_TOKENS):
-                    yield batch
-                    batch, tokens = [], 0
-                batch.append(place)
-                tokens += size
-            if batch:
-                yield batch
+            yield from batched(
+                places,
+                lambda place: min(count_tokens(texts[place]), endpoint.context_tokens),
+                _MOST_TOKENS,
+                endpoint.batch_size,
+            )
 
     def _batch(self, texts: Sequence[str], uses: Sequence[Use]) -> NDArray[np.float32]:
         """Embed a batch. Halve a batch that is refused as too long, then a single text that is."""

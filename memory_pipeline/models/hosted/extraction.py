@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache, partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.facts import ConversationHour, Extraction, Fact, FactKind
@@ -26,7 +26,7 @@ from memory_pipeline.models.deterministic.language.dates import DateMention, dat
 from memory_pipeline.models.deterministic.language.grammar import sentences_of
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import ExtractionAnswer, read_answer, schema_of
-from memory_pipeline.models.hosted.prompts import Line, chunks_of, room_for
+from memory_pipeline.models.hosted.prompts import Line, Question, chunks_of
 from memory_pipeline.models.hosted.transport.requests import LlmRequest, identity_of
 
 if TYPE_CHECKING:
@@ -113,22 +113,17 @@ class HostedExtractor:
         days = sorted(self._day(message) for message in passage.messages)
         lines = list(self._lines(passage))
         words = {"agent": passage.scope.agent_id, "first_day": days[0], "last_day": days[-1]}
-        schema = schema_of(ExtractionAnswer)
-        version = _version(settings)
         instructions = settings.prompt or prompts.EXTRACTION
-        room = room_for(settings, prompts.framed(instructions, words, "data-000000000000", schema))
+        schema = schema_of(ExtractionAnswer)
+        question = Question(settings, "extraction", _version(settings), instructions, words, schema)
         named = " ".join([*_speakers(passage), *(line.text for line in lines)])
-        shown = self._known_facts(known, named, settings, int(room * _KNOWN_SHARE))
-        for chunk in chunks_of(lines, int(room * (1 - _KNOWN_SHARE))):
+        shown = self._known_facts(known, named, settings, int(question.room * _KNOWN_SHARE))
+        for chunk in chunks_of(lines, int(question.room * (1 - _KNOWN_SHARE))):
             tag = prompts.tag_for(shown, chunk.text)
-            user = f"<{tag}>\n{shown}{chunk.text}\n</{tag}>"
-            system = prompts.framed(instructions, words, tag, schema)
             numbers = tuple(n for n in chunk.numbers if passage.messages[n - 1].role.is_memorable)
             if numbers:
-                use = Use(passage.scope, passage.hour)
-                yield LlmRequest(
-                    use, Purpose.EXTRACTION, settings, version, system, user, schema, "extraction", numbers
-                )
+                use, text = Use(passage.scope, passage.hour), f"<{tag}>\n{shown}{chunk.text}\n</{tag}>"
+                yield question.request(use, Purpose.EXTRACTION, text, tag, numbers)
 
     def _settings(self, scope: Scope) -> Settings:
         return self._executor.configuration.extraction(scope)
@@ -209,16 +204,13 @@ class HostedExtractor:
         ]
         refused += len(answer.facts) - len(accepted) + len(answer.operations) - len(changes)
         if answer.summary:
-            cited, position = list(by_number.values()), len(answer.facts) + 1
-            gist = Fact.resting_on(
-                cited,
+            gist = Fact.of(
+                list(by_number.values()),
                 FactKind.GIST,
                 answer.summary,
-                position=position,
-                entities=(),
+                position=len(answer.facts) + 1,
                 importance=0.4,
                 confidence=0.8,
-                mentioned_at=None,
                 **_made_by(request),
             )
             accepted.append(gist)
@@ -233,13 +225,13 @@ class HostedExtractor:
         if any(not mention.is_complete for _, mentions in resolved for mention in mentions):
             content = " ".join(with_dates(sentence.text, mentions) for sentence, mentions in resolved)
         mentions = [mention for _, found in resolved for mention in found]
-        entities = [name for text in fact.entities if 0 < len(name := " ".join(text.split())) <= _LONGEST_NAME]
-        extracted = Fact.resting_on(
+        names = [name for text in fact.entities if 0 < len(name := " ".join(text.split())) <= _LONGEST_NAME]
+        extracted = Fact.of(
             cited,
             FactKind(fact.kind),
             content,
             position=position,
-            entities=entities[:_MOST_ENTITIES],
+            entities=names[:_MOST_ENTITIES],
             importance=round(fact.importance, 2),
             confidence=round(fact.confidence, 2),
             mentioned_at=self._date(fact.date, cited, mentions, said_on),
@@ -293,7 +285,7 @@ class HostedExtractor:
                 yield Line(number, f"(context, not to be cited) {when} {message.role}:", content)
 
 
-def _made_by(request: LlmRequest) -> dict[str, str]:
+def _made_by(request: LlmRequest) -> dict[str, Any]:
     """Return the fields of a fact that say what made it."""
     version = request.prompt_version
     return {"extraction_method": version, "model": request.endpoint.model, "prompt_version": version}

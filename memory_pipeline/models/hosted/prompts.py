@@ -240,7 +240,7 @@ class Question:
 
     Attributes:
         model: the settings of the model.
-        room: the largest number of input tokens.
+        room: the largest number of input tokens, beside the instructions and the answer.
     """
 
     def __init__(
@@ -259,8 +259,16 @@ class Question:
         self.model = Completion.model_validate({key: getattr(settings, key) for key in TextModelSettings.model_fields})
         self.room = room_for(self.model, self._system("data-000000000000"))
 
-    def request(self, use: Use, purpose: Purpose, text: str, tag: str, numbers: tuple[int, ...] = ()) -> LlmRequest:
-        """Return the request about a text that encloses stored data in `tag`."""
+    def request(
+        self,
+        use: Use,
+        purpose: Purpose,
+        text: str,
+        tag: str,
+        numbers: tuple[int, ...] = (),
+        length: int | None = None,
+    ) -> LlmRequest:
+        """Return the request about a text that encloses stored data in `tag`; `length` is that of the answer."""
         return LlmRequest(
             use=use,
             purpose=purpose,
@@ -271,6 +279,7 @@ class Question:
             schema=self._schema,
             name=self._name,
             numbers=numbers,
+            length=length,
         )
 
     def _system(self, tag: str) -> str:

@@ -18,7 +18,7 @@ from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS, ExtractiveSummarizer
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import FoundPoint, SummaryAnswer, read_answer, schema_of
-from memory_pipeline.models.hosted.prompts import Line, chunks_of, room_for
+from memory_pipeline.models.hosted.prompts import Line, Question, chunks_of
 from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, LlmRequest, identity_of
 
 if TYPE_CHECKING:
@@ -178,25 +178,19 @@ class HostedSummarizer:
             "last_day": period.end_day - timedelta(days=1),
             "length": length,
         }
-        schema = schema_of(SummaryAnswer)
-        version = _version(settings, period.grain)
-        instructions = settings.prompt or prompts.SUMMARIES[period.grain]
+        version, instructions = _version(settings, period.grain), settings.prompt or prompts.SUMMARIES[period.grain]
+        question = Question(settings, "summary", version, instructions, words, schema_of(SummaryAnswer))
         lines = [
             Line(number, f"[{number}] {piece.point.event_at.astimezone(self._zone):%Y-%m-%d}", piece.text)
             for number, piece in enumerate(progress.pieces, start=1)
         ]
-        room = room_for(settings, prompts.framed(instructions, words, "data-000000000000", schema))
-        chunks = chunks_of(lines, room)
+        chunks = chunks_of(lines, question.room)
         if len(chunks) > 1:  # all their answers must fit into the one question that merges them
-            words["length"] = length = max(_SHORTEST, min(length, room * 3 // len(chunks)))
+            words["length"] = length = max(_SHORTEST, min(length, question.room * 3 // len(chunks)))
         for chunk in chunks:
             tag = prompts.tag_for(chunk.text)
-            system = prompts.framed(instructions, words, tag, schema)
-            user = f"<{tag}>\n{chunk.text}\n</{tag}>"
-            use = Use(scope, period)
-            yield LlmRequest(
-                use, Purpose.SUMMARY, settings, version, system, user, schema, "summary", chunk.numbers, length
-            )
+            text = f"<{tag}>\n{chunk.text}\n</{tag}>"
+            yield question.request(Use(scope, period), Purpose.SUMMARY, text, tag, chunk.numbers, length)
 
     def _read(self, progress: _Progress, request: LlmRequest, text: str) -> tuple[list[KeyPoint], int]:
         """Return the points of an answer with the ids of their sources, and the number of rejected points."""

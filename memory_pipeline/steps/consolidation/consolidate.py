@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.identity import NOTHING, digest
+from memory_pipeline.domain.values import batched
 from memory_pipeline.errors import BUGS, CommitConflictError, UnexpectedError, unexpected
 from memory_pipeline.lake.codec.memories import (
     IS_STATE,
@@ -102,9 +103,7 @@ def consolidate(
     entries = lake.ledger.entries(CONSOLIDATION_ASSET)
     # Days before the first event are skipped, unless an earlier event, since removed, was consolidated on them.
     first = min((day.key for day in inputs), default="")
-    requested = sorted(
-        {day for day in nights if day.first_day >= start and (day.key >= first or day.key in entries)}, key=_key
-    )
+    requested = sorted({day for day in nights if day.first_day >= start and (day.key >= first or day.key in entries)})
     if not requested:
         return report
     for day in requested:
@@ -171,7 +170,7 @@ class _Run:
         self.unchanged_before = _read_unchanged(lake)
         self.unchanged: dict[str, str] = {}
         earlier = [*self.entries, *(each.through.key for each in self.checkpoints.values())]
-        self.until = max([requested[-1], *map(parse_day, earlier)], key=_key)
+        self.until = max([requested[-1], *map(parse_day, earlier)])
         self._configuration = lake.configuration()
         self._rules: dict[Scope, SimulationInputs] = {}
 
@@ -200,18 +199,10 @@ class _Run:
         """Yield the agents that may have days to consolidate, in batches that fit in memory."""
         known = self.states.keys() | {each.scope for each in self.checkpoints.values()}
         selected = known if scopes is None else known.intersection(scopes)
-        batch: list[Scope] = []
-        size = 0
-        for scope in sorted(selected, key=lambda scope: scope.key):  # so that a shard is written once
-            if self._is_current(scope):
-                continue
-            batch.append(scope)
-            size += self.states[scope].count if scope in self.states else 0
-            if size >= _BATCH_EVENTS or len(batch) >= _BATCH_AGENTS:
-                yield batch
-                batch, size = [], 0
-        if batch:
-            yield batch
+        ordered = sorted(selected, key=lambda scope: scope.key)  # so that a shard is written once
+        waiting = (scope for scope in ordered if not self._is_current(scope))
+        states = self.states
+        return batched(waiting, lambda one: states[one].count if one in states else 0, _BATCH_EVENTS, _BATCH_AGENTS)
 
     def _is_current(self, scope: Scope) -> bool:
         checkpoint = self.checkpoints.get(scope.key)
@@ -268,7 +259,7 @@ def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
             if period in days:
                 run.report.night(period).usage += usage
     if days:
-        first, last = min(days, key=_key), max(days, key=_key)
+        first, last = min(days), max(days)
         _log.info(
             "consolidation: %s agents, %s days, %s to %s, in %.1f s",
             f"{sum(bool(simulation.simulated) for simulation in simulations):,}",
@@ -404,7 +395,3 @@ def _record_days(run: _Run, inputs: Mapping[Period, str], *, is_whole: bool) -> 
     changed = [entry for entry in entries if run.entries.get(entry.period) != entry]
     if changed:
         lake.ledger.record(changed)
-
-
-def _key(period: Period) -> str:
-    return period.key

@@ -59,7 +59,7 @@ def night_status(lake: Lake, start: date, now: datetime) -> ConsolidationStatus:
     days = {day for day in inputs if day.first_day >= start}
     pending = []
     if days:
-        day = min(days, key=_key)
+        day = min(days)
         while lake.calendar.bounds(day)[1] <= now:
             entry = entries.get(day.key)
             if entry is None or entry.unfinished or entry.input_digest != inputs.get(day, NOTHING):
@@ -103,10 +103,6 @@ def _nights(keys: Iterable[str]) -> list[Period]:
     return [Period(Grain.DAILY, key) for key in sorted(keys)]
 
 
-def _key(period: Period) -> str:
-    return period.key
-
-
 # A checkpoint has one digest per day for the month of the last simulated day, and one per month before that. So the row
 # stays small, and an event that is months late recomputes at most one more month.
 _MONTH = len("2024-01")
@@ -134,15 +130,13 @@ class ConsolidationCheckpoint:
     @property
     def first_trouble(self) -> Period | None:
         """The first day with a failed pass."""
-        return min((parse_day(text.partition(" ")[0]) for text in self.troubles), key=_key, default=None)
+        return min((parse_day(text.partition(" ")[0]) for text in self.troubles), default=None)
 
     def first_change(self, happened: Mapping[Period, Collection[str]]) -> Period | None:
         """Return the first day up to `through` with changed events, or None. `happened` has event ids by day."""
         before, after = dict(map(_split_span, self.days)), dict(map(_split_span, spans(happened, self.through)))
         changed = [span for span in before.keys() | after.keys() if before.get(span) != after.get(span)]
-        return min(
-            (parse_day(span if len(span) > _MONTH else f"{span}-01") for span in changed), key=_key, default=None
-        )
+        return min((parse_day(span if len(span) > _MONTH else f"{span}-01") for span in changed), default=None)
 
 
 def parse_day(key: str) -> Period:
@@ -181,7 +175,7 @@ def spans(happened: Mapping[Period, Collection[str]], through: Period) -> tuple[
 
 def read_checkpoints(tables: Tables) -> dict[str, ConsolidationCheckpoint]:
     """Return the checkpoints by key of the scope. Agents with a damaged one count as never consolidated."""
-    return {each.scope.key: each for each in _CHECKPOINTS.to_records(tables.read_sound(CONSOLIDATION))}
+    return {each.scope.key: each for each in _CHECKPOINTS.to_records(tables.read(CONSOLIDATION, damaged="skip"))}
 
 
 def write_checkpoints(
@@ -202,7 +196,7 @@ def write_checkpoints(
     buckets = {scope.key[0] for scope in scopes}
     if buckets:
         tables.transform(CONSOLIDATION, buckets, merged, remade=buckets)
-    return max(map(parse_day, replaced.values()), key=_key, default=None)
+    return max(map(parse_day, replaced.values()), default=None)
 
 
 def _split_span(text: str) -> tuple[str, str]:

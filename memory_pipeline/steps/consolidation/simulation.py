@@ -101,12 +101,12 @@ class AgentSimulation:
     def next(self) -> Period | None:
         """The next day with a cause, up to `until`."""
         nights = [night for night in (self._chain, self._forced) if night is not None and night.key <= self.until.key]
-        return min(nights, key=_key, default=None)
+        return min(nights, default=None)
 
     @property
     def later(self) -> Period | None:
         """The first day after `until` that already has events."""
-        return min((day for day in self.happened if day.key > self.until.key), key=_key, default=None)
+        return min((day for day in self.happened if day.key > self.until.key), default=None)
 
     def advance_to(self, night: Period) -> None:
         """Apply the base events up to the end of a day."""
@@ -152,7 +152,7 @@ class AgentSimulation:
             return self.checkpoint
         if self._through is None:  # under new rules, no day had a cause
             days = [day for day in self.happened if day.key < self.first.key]
-            self._through = max(days, key=_key, default=None)
+            self._through = max(days, default=None)
         if self._through is None:
             return None
         before = () if self.checkpoint is None else self.checkpoint.troubles
@@ -164,10 +164,10 @@ class AgentSimulation:
         )
 
     def _first(self) -> Period | None:
-        first_day = min((day for day in self.happened if day.key <= self.until.key), key=_key, default=None)
-        stray = min((night for night, events in self.old.items() if events), key=_key, default=None)
+        first_day = min((day for day in self.happened if day.key <= self.until.key), default=None)
+        stray = min((night for night, events in self.old.items() if events), default=None)
         if self.checkpoint is None:
-            return min((day for day in (first_day, stray) if day is not None), key=_key, default=None)
+            return min((day for day in (first_day, stray) if day is not None), default=None)
         checkpoint = self.checkpoint
         ids = {day: [event.id for event in events] for day, events in self.happened.items()}
         new = [day for day in self.happened if checkpoint.through.key < day.key <= self.until.key]
@@ -176,9 +176,9 @@ class AgentSimulation:
             found.append(checkpoint.due)
         if checkpoint.method != self.rules.method and first_day is not None:
             # New rules apply from now on, and to past days only on request.
-            self._forced = max(self.requested[0], first_day, key=_key)
+            self._forced = max(self.requested[0], first_day)
             found.append(self._forced)
-        first = min((night for night in found if night is not None), key=_key, default=None)
+        first = min((night for night in found if night is not None), default=None)
         if (
             first is None
             or self._forced is not None
@@ -189,11 +189,11 @@ class AgentSimulation:
         if any(first.key <= day.key <= self.until.key for day in self.happened):
             return first
         # The last event was removed, so the last day with a cause is unknown.
-        return first if first_day is None else min(first, first_day, key=_key)
+        return first if first_day is None else min(first, first_day)
 
     def _start(self, first: Period) -> None:
         begins = self.calendar.bounds(first)[0]
-        days = sorted(self.happened, key=_key)
+        days = sorted(self.happened)
         past = [event for day in days if day.key < first.key for event in self.happened[day]]
         past += [event for night, events in self.old.items() if night.key < first.key for event in events]
         self.memories = fold_events(past)
@@ -212,7 +212,7 @@ class AgentSimulation:
         """Return the next day with a cause from `earliest` on, assuming that no pass failed before it."""
         times = [self._due(earliest, after)]
         times += self._days[-1:]
-        return min((night for night in times if night is not None), key=_key, default=None)
+        return min((night for night in times if night is not None), default=None)
 
     def _due(self, earliest: Period, after: datetime) -> Period | None:
         times = (
@@ -224,7 +224,7 @@ class AgentSimulation:
             return None
         # A change due exactly at the end of a day belongs to that day.
         night = self.calendar.ancestor(hour_of(at - _MOMENT), Grain.DAILY)
-        return max(night, earliest, key=_key)
+        return max(night, earliest)
 
 
 def simulate(simulations: Sequence[AgentSimulation], vectors: CosineMatrix) -> Iterator[tuple[AgentSimulation, Night]]:
@@ -256,7 +256,3 @@ def simulate(simulations: Sequence[AgentSimulation], vectors: CosineMatrix) -> I
 def _line(why: str) -> str:
     """Return an error message on one line, as valid UTF-8."""
     return " ".join(why.encode("utf-8", "replace").decode().split())[:_MOST_TROUBLE]
-
-
-def _key(period: Period) -> str:
-    return period.key

@@ -82,7 +82,7 @@ def test_a_single_writer_may_write_where_conditions_are_ignored(
     lake = Lake(odd_root)
     write(lake, conversation("I moved to Lisbon in May.", "My dog is called Rex."))
     list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
-    assert {row["content"] for row in lake.index.scan(ACME, Grain.WORKING, ["content"]).to_pylist()} != set()
+    assert {row["content"] for row in lake.index.read([ACME], ["content"], "grain = 'working'").to_pylist()} != set()
     assert not lake.storage.create("lake.json", b"other"), "it is there"
     assert Lake(odd_root).calendar.timezone == "UTC"
 

@@ -54,7 +54,7 @@ def fill(index: VectorIndex, *numbers: int, scope: Scope = ACME, word: str = "wo
 
 def numbers(index: VectorIndex, scope: Scope = ACME) -> Counter[int]:
     """Return the number of rows of each of an agent's hours."""
-    found = index.scan(scope, Grain.WORKING)["period"].to_pylist()
+    found = index.load(scope, Grain.WORKING, 8).rows["period"].to_pylist()
     return Counter((int(key[8:10]) - 1) * 24 + int(key[11:13]) for key in found)
 
 
@@ -262,7 +262,7 @@ def test_compaction_moves_a_scope_that_grew_in_small_writes(
 
 def test_a_restore_that_is_cut_short_is_noticed(root: str, index: VectorIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(index, 0)
-    rows_before = index.scan(ACME, Grain.WORKING)
+    rows_before = index.read([ACME], None, "grain = 'working'")
     name = index_folder(root, ACME).stem
     shutil.rmtree(index_folder(root, ACME))
 
@@ -344,8 +344,8 @@ def test_removing_an_agent_removes_its_collections_and_keeps_other_agents(root: 
         VectorCollection(lake, scope, 2).upsert([VectorItem(id="a", vector=[1, 0], content="kept")])
     mine = VectorCollection(lake, ACME, 2, "documents")
     mine.upsert([VectorItem(id="a", vector=[1, 0], content="kept")])
-    assert index.remove_scope(ACME) == WHOLE
-    assert index.remove_scope(ACME) == 0
+    assert index.delete(f"scope = '{ACME.key}'") == WHOLE
+    assert index.delete(f"scope = '{ACME.key}'") == 0
     drop_collections(lake, {ACME})
     drop_collections(lake, {ACME})  # safe to run twice
     assert numbers(index) == {}

@@ -125,7 +125,7 @@ def test_a_table_without_records_is_no_longer_expected(root: str) -> None:
     lose(root)
     things = opened(root)
     things.restore("things-000", rows)
-    assert things.tables() == set()
+    assert things.roster.tables() == set()
     put(things, "b", rows)
     assert ids(things) == ["b"]
 

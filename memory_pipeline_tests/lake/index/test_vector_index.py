@@ -67,7 +67,7 @@ def large(root: str, monkeypatch: pytest.MonkeyPatch) -> VectorIndex:
 
 
 def contents(index: VectorIndex, scope: Scope = ACME) -> list[str]:
-    return sorted(index.scan(scope, Grain.WORKING)["content"].to_pylist())
+    return sorted(index.read([scope], None, "grain = 'working'")["content"].to_pylist())
 
 
 @pytest.mark.on_s3
@@ -239,7 +239,7 @@ def test_files_are_merged_and_all_rows_stay(index: VectorIndex, monkeypatch: pyt
         period = f"2024-01-{number % 28 + 1:02}T{number % 24:02}"
         put_rows(index, Grain.WORKING, hours(period), {ACME: rows(period, f"text {number}")})
     assert index.count(ACME, Grain.WORKING) == 7
-    table = run_coroutine(index._databases.table(PROJECTIONS, run_coroutine(index._tables.name_of(ACME))))
+    table = run_coroutine(index._databases.table(PROJECTIONS, index.roster.name_of(ACME.key)))
     assert table is not None
     assert run_coroutine(table.stats())["fragment_stats"]["num_fragments"] <= 5
     if layout != "in a shard":

@@ -102,11 +102,8 @@ class Objects(Phrases):
         return self.several(place, particles | patterns.PREPOSITIONS, nouns.VAGUE_HEADS | {"bargain"})
 
     def _named(self, place: int, particles: frozenset[str]) -> Found:
-        quoted = self.quoted(place)
-        if quoted:
-            return quoted
-        if self._tokens[place].is_cut_off:
-            return [], place
+        if (decided := self.quoted(place)) is not None:
+            return decided
         tokens = self._tokens
         begin = self.skip_articles(place)
         end = self.names_end(begin)
@@ -289,11 +286,8 @@ class Objects(Phrases):
         return [value], end
 
     def _value(self, place: int, particles: frozenset[str]) -> Found:
-        quoted = self.quoted(place)
-        if quoted:
-            return quoted
-        if self._tokens[place].is_cut_off:
-            return [], place
+        if (decided := self.quoted(place)) is not None:
+            return decided
         parts = self.parts(self.skip_articles(place), particles)
         begin, end = parts[0][0], parts[-1][1]
         named = self.names_end(begin)

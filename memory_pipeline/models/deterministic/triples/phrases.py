@@ -250,10 +250,10 @@ class Phrases:
         return self._tokens[end - 1].word
 
     def quoted(self, place: int) -> Found | None:
-        """Return the quotation that begins at a position."""
+        """Return the quotation that begins at a position, nothing for a word that is cut off, and None for others."""
         tokens = self._tokens
         if _QUOTES.isdisjoint(tokens[place].gap):
-            return None
+            return ([], place) if tokens[place].is_cut_off else None
         end = place + 1
         while end < len(tokens) and end - place <= MAX_WORDS and _QUOTES.isdisjoint(tokens[end].gap):
             end += 1
@@ -263,11 +263,8 @@ class Phrases:
         self, place: int, stops: frozenset[str], refused: frozenset[str], accepts: Callable[[str], bool] | None = None
     ) -> Found:
         """Read one or several things. If the first is not acceptable, return none; skip others that are not."""
-        quoted = self.quoted(place)
-        if quoted:
-            return quoted
-        if self._tokens[place].is_cut_off:
-            return [], place
+        if (decided := self.quoted(place)) is not None:
+            return decided
         parts = self.parts(place, stops)
         most = MAX_LISTED if len(parts) > 1 else MAX_WORDS
         if not self.is_thing(*parts[0], MAX_WORDS, refused):
