@@ -121,11 +121,8 @@ def test_an_ingested_file_can_be_searched_and_expanded(filled: None) -> None:
     assert (walk["what"], walk["content"]) == ("message", "08:00 Anna: Bruno ate my passport.")
 
 
-def test_a_second_run_computes_nothing(made: None) -> None:
+def test_a_second_run_computes_nothing_and_recomputing_a_range_changes_nothing(made: None) -> None:
     assert all(not grain["periods"] for grain in read("run"))
-
-
-def test_recomputing_a_range_changes_nothing(made: None) -> None:
     again = read("run", "--from", "2024-01-15", "--to", "2024-01-31")
     assert [len(grain["periods"]) for grain in again] == [2, 17, 3, 2, 1, 1]
     assert not any(grain["changed"] for grain in again if grain["rows"])

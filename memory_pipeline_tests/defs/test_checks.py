@@ -19,16 +19,21 @@ from memory_pipeline_tests.building import START, conversation, run, write
 from memory_pipeline_tests.checks.planting import plant
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from memory_pipeline.models.factory import Models
+    from memory_pipeline_tests.conftest import CopiedLake
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 @pytest.fixture
-def definitions(root: str, models: Models) -> dg.Definitions:
-    lake = Lake(root)
-    write(lake, conversation("I moved to Porto.", at="2024-01-15T08:00"))
-    run(lake, models)
+def definitions(copied: CopiedLake, root: str, models: Models) -> dg.Definitions:
+    def fill(folder: Path) -> None:
+        write(Lake(str(folder)), conversation("I moved to Porto.", at="2024-01-15T08:00"))
+        run(Lake(str(folder)), models)
+
+    copied("defs-checks", fill)
     return build_definitions(Settings(root, START), models)
 
 
