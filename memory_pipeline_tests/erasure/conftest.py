@@ -13,8 +13,8 @@ import pytest
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import ErasureReport, forget
 from memory_pipeline.lake import Lake
-from memory_pipeline_tests.building import ACME, NOW
-from memory_pipeline_tests.erasure.lakes import ANNA, EARLY, SALES, built
+from memory_pipeline_tests.building import ACME
+from memory_pipeline_tests.erasure.lakes import ANNA, EARLY, END, SALES, built
 
 if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
@@ -65,7 +65,7 @@ def erased_once(original: Path, shared_folder: SharedFolder, models: Models) -> 
         lake = Lake(str(shutil.copytree(original, path / "lake")))
         receipts = {}
         for name, subject in FORGOTTEN.items():
-            receipts[name] = forget(lake, models, subject, NOW)
+            receipts[name] = forget(lake, models, subject, END)
             shutil.copytree(path / "lake", path / name)
         (path / "receipts").write_bytes(pickle.dumps(receipts))
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: A time at which days have closed, and weeks and coarser periods have not.
 EARLY = datetime(2024, 1, 21, 12, tzinfo=UTC)
+#: A time at which all periods have closed, the year too.
+END = datetime(2025, 1, 7, 9, tzinfo=UTC)
 ANNA = Subject.person("acme", ["Anna", "u-17"])
 SALES = Scope("acme", "sales")
 OTHER = Scope("other", "support")
@@ -134,7 +136,7 @@ def built(
     models: Models,
     is_wanted: Callable[[Record], bool] = lambda _: True,
     also: Sequence[Record] = (),
-    now: datetime = NOW,
+    now: datetime = END,
 ) -> Lake:
     """Build a lake from the wanted and the given records, and consolidate its durable memories."""
     written(lake, is_wanted)
@@ -143,7 +145,7 @@ def built(
     return lake
 
 
-def kept(lake: Lake, models: Models, now: datetime = NOW) -> None:
+def kept(lake: Lake, models: Models, now: datetime = END) -> None:
     """Compute all pending periods, then consolidate."""
     run(lake, models, now)
     consolidate(lake, models, pending_nights(lake, START, now), START)

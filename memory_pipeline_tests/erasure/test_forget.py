@@ -32,12 +32,13 @@ from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.ingest import acknowledge
 from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import grain_status
-from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, versions, write
+from memory_pipeline_tests.building import ACME, START, conversation, hours, versions, write
 from memory_pipeline_tests.erasure.conftest import FORGOTTEN
 from memory_pipeline_tests.erasure.lakes import (
     ANNA,
     ANNAS_EVENTS,
     EARLY,
+    END,
     NOTED,
     SALES,
     UNATTACHED,
@@ -76,11 +77,11 @@ def is_of_sales(record: Record) -> bool:
 
 def test_a_forgotten_subject_is_found_before_and_not_after_and_no_period_is_pending(erased_once: Erased) -> None:
     for (before, after), (name, subject) in zip(pairwise(erased_once.stages.values()), FORGOTTEN.items(), strict=True):
-        assert preview(Lake(str(before)), subject, NOW).counts, name
+        assert preview(Lake(str(before)), subject, END).counts, name
         lake = Lake(str(after))
-        assert not preview(lake, subject, NOW).counts, name
+        assert not preview(lake, subject, END).counts, name
         for grain in Grain:
-            assert not grain_status(lake, grain, START, NOW).pending, (name, grain)
+            assert not grain_status(lake, grain, START, END).pending, (name, grain)
 
 
 def test_the_remaining_lake_equals_one_without_the_forgotten_records(
@@ -92,11 +93,11 @@ def test_the_remaining_lake_equals_one_without_the_forgotten_records(
                   [without_note(NOTED)])  # fmt: skip
     assert held(lake) == held(never)
 
-    assert not pending_nights(lake, START, NOW)
+    assert not pending_nights(lake, START, END)
     before = versions(lake)
     kept(lake, models)
     assert versions(lake) == before
-    again = forget(lake, models, ANNA, NOW)
+    again = forget(lake, models, ANNA, END)
     assert not again.remade
     assert {part.what for part in again.removed} == {"files"}
 
@@ -105,7 +106,7 @@ def test_the_remaining_lake_equals_one_without_the_forgotten_records(
     kept(lake, models)
     assert not lake.journal.pending()
     assert held(lake) == held(never)
-    forget(lake, models, Subject.agent(SALES), NOW)  # the folder in which its journal files were
+    forget(lake, models, Subject.agent(SALES), END)  # the folder in which its journal files were
     for receipt in (erased.person, erased.conversation, erased.agent):
         assert_verified(lake, receipt)
 
@@ -120,7 +121,7 @@ def test_a_receipt_lists_the_removed_items(erased_once: Erased) -> None:
     assert receipt.contents
     assert receipt.files > 0
     assert receipt.bytes > 0
-    assert receipt.at == NOW
+    assert receipt.at == END
     assert any("Dagster" in part for part in receipt.not_covered)
 
 
@@ -183,7 +184,7 @@ def test_an_agent_loses_its_answers_and_collection_but_spending_stays(lake: Lake
         return pa.Table.from_pylist([{**asked, **own}], schema=spec.schema)
 
     lake.tables.replace(ANSWERS, ["2024-01-16T10"], rows(ANSWERS, key="1" * 32, answer="{}"), grain="working")
-    call = {"hour": "2024-01-17T00", "id": "i", "request_id": "i", "key": "1" * 32, "called_at": NOW}
+    call = {"hour": "2024-01-17T00", "id": "i", "request_id": "i", "key": "1" * 32, "called_at": END}
     call |= {"texts": 1, "seconds": 1.0, "outcome": "ok"}
     lake.tables.replace(MODEL_CALLS, ["2024-01-17T00"], rows(MODEL_CALLS, **call))
     put_items(lake)
@@ -261,7 +262,7 @@ def test_summaries_of_expired_sources_lose_points_that_name_the_person(lake: Lak
         ("acme", "support", kept): keys[0]
         for kept in (RetentionClass.CONVERSATIONS, RetentionClass.FACTS, RetentionClass.PREFERENCES)
     }
-    raise_marks(lake.tables, through, NOW)
+    raise_marks(lake.tables, through, END)
     gone = {spec: lake.tables.read(spec, keys).num_rows for spec in (MESSAGES, FACTS)}
     assert all(gone.values())
     lake.ledger.note_expired({("working_facts", keys[0]): 0, ("messages", keys[0]): 0})
@@ -271,7 +272,7 @@ def test_summaries_of_expired_sources_lose_points_that_name_the_person(lake: Lak
     assert "Anna" in before["content"]
     assert "weather" in before["content"]
 
-    receipt = forget(lake, models, ANNA, NOW)
+    receipt = forget(lake, models, ANNA, END)
     (after,) = lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()
     assert "Anna" not in after["content"]
     assert "weather" in after["content"]
@@ -281,9 +282,9 @@ def test_summaries_of_expired_sources_lose_points_that_name_the_person(lake: Lak
         assert not grain_status(lake, grain, START, EARLY).pending, grain
     assert_verified(lake, receipt)
     assert any("expired" in part for part in receipt.not_covered)
-    assert day < NOW
+    assert day < END
 
-    of_conversation = forget(lake, models, FORGOTTEN["conversation"], NOW)
+    of_conversation = forget(lake, models, FORGOTTEN["conversation"], END)
     assert any("cannot be told apart" in part for part in of_conversation.not_covered)
 
 

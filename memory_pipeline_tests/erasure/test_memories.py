@@ -38,7 +38,6 @@ from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import (
     ACME,
-    NOW,
     START,
     conversation,
     event_rows,
@@ -50,6 +49,7 @@ from memory_pipeline_tests.building import (
 )
 from memory_pipeline_tests.erasure.lakes import (
     ANNA,
+    END,
     NOTED,
     OTHER,
     SALES,
@@ -100,7 +100,7 @@ def test_memories_that_quote_a_person_are_recomputed_without_the_quote(erased_on
     (merged,) = [content for content in memories(lake) if "says Anna" in content and "Dora likes tea." in content]
     assert memories(lake)[merged]["status"] == "active"
     assert verbs(lake)["MERGE"] == 1
-    counts = preview(lake, ANNA, NOW).counts
+    counts = preview(lake, ANNA, END).counts
     assert counts["notes of events"] == 1
     assert counts["memory_events"] == 4 + 4  # what agents did, and what messages said; not what they did to that
     receipt, lake = erased_once.person, Lake(str(erased_once.stages["person"]))
@@ -111,7 +111,7 @@ def test_memories_that_quote_a_person_are_recomputed_without_the_quote(erased_on
     assert not any("Anna" in row or "Bob" in row for row in rows)
     assert verbs(lake)["MERGE"] == 0
     assert verbs(lake)["HEAT"] > 0  # consolidation was repeated
-    assert not pending_nights(lake, START, NOW)
+    assert not pending_nights(lake, START, END)
     removed = {(part.place, part.what): part for part in receipt.removed}
     assert removed["memory_events", "rows"].count == 8 + 2
     assert removed["memory_events", "rows"].partitions[0] == "2024-01-15T08"
@@ -291,7 +291,7 @@ def test_a_concurrent_consolidation_does_not_restore_forgotten_data(root: str, m
 
 
 def test_verification_finds_remnants_of_memories_and_events() -> None:
-    at = NOW.replace(year=2027)
+    at = END.replace(year=2027)
     person, talk = SubjectMatcher(ANNA, at), SubjectMatcher(Subject.conversation(ACME, "c4"), at)
     scope = {"workspace_id": ["acme"], "agent_id": ["support"]}
 

@@ -31,9 +31,9 @@ from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.layout import SHARDS, folder_name, shard_of, shard_table
 from memory_pipeline.lake.orphans import vacuum
 from memory_pipeline.lake.schemas import MESSAGES, MODEL_CALLS, SUMMARIES
-from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
+from memory_pipeline_tests.building import ACME, conversation, run, write
 from memory_pipeline_tests.effort import IS_THOROUGH
-from memory_pipeline_tests.erasure.lakes import ANNA, EARLY, SALES
+from memory_pipeline_tests.erasure.lakes import ANNA, EARLY, END, SALES
 from memory_pipeline_tests.index_rows import index_folder
 from memory_pipeline_tests.invoking import call, read
 
@@ -340,7 +340,7 @@ USER, AGENT_OF_ALL = Subject.user("default", "anna-71"), Subject.agent(Scope("de
 BY_NAMES = Subject.user("default", "anna-71", ["Anna Berg"])
 #: Subjects, and the hours between their erasure and what they say next.
 LATER = [(USER, 1), (BY_NAMES, 48), (AGENT_OF_ALL, 24 * 40)]
-CUTOFF = NOW.replace(year=2025, month=1, day=20, hour=10)
+CUTOFF = END.replace(month=11, day=10, hour=10)
 
 
 def says(root: Path | str, models: Models, text: str, at: datetime) -> None:

@@ -42,7 +42,7 @@ from memory_pipeline_tests.building import (
     versions,
     write,
 )
-from memory_pipeline_tests.domain.memories.histories import at, do, remember, stored
+from memory_pipeline_tests.domain.memories.histories import do, remember, stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -273,14 +273,6 @@ def test_memories_that_an_edited_conversation_no_longer_states_are_removed(lake:
     assert pending(lake) == []
 
 
-def test_agent_events_survive_recomputation_of_the_hour(made: Lake, keeping: Models) -> None:
-    lake = made
-    before = rows_of(lake)
-    lake.tables.replace(LEDGER, [f"{MEMORIES_ASSET}.2024-01"], LEDGER.schema.empty_table())
-    run(lake, keeping)
-    assert rows_of(lake) == before
-
-
 def test_the_ledger_counts_inactive_agents_when_an_hour_is_recomputed(tmp_path: Path, keeping: Models) -> None:
     idle = Scope("acme", "idle")
     left, right = Lake(str(tmp_path / "once")), Lake(str(tmp_path / "often"))
@@ -479,22 +471,3 @@ def test_an_hour_whose_memories_are_behind_its_facts_is_pending(lake: Lake, keep
     # Nothing can be derived from expired facts.
     lake.ledger.record([replace(entry, input_digest="of other facts"), replace(table, expired=table.rows)])
     assert pending(lake) == []
-
-
-def test_an_hour_without_memories_is_processed_once(lake: Lake, keeping: Models) -> None:
-    write(lake, conversation("Hello."))
-    run(lake, keeping)
-    assert lake.ledger.entries(MEMORIES_ASSET)["2024-01-15T08"].rows == 0
-    assert pending(lake) == []
-    assert lake.tables.version(MEMORY_EVENTS) == -1
-    assert not lake.events.roster.present() | lake.memory_rows.roster.present()
-
-
-def test_pending_and_loaded_events_fold_to_the_same_memories(lake: Lake, keeping: Models) -> None:
-    events = [TEA, do("BOOST", TEA, 0.7), do("CONFIRM", TEA, 1), do("ACCESS", TEA, 1.5)]
-    for event in events:
-        put(lake, event)
-    run(lake, keeping)
-    memories = rows_to_memories(memory_rows(lake, ACME))[ACME]
-    assert memories == stored(fold_events(events))
-    assert memories.newest[TEA.memory_id].last_accessed_at == at(1.5)

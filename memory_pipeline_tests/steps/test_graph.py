@@ -30,7 +30,7 @@ from memory_pipeline.lake.index.lance_tables import run_coroutine
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import SHARDS, shard_of
 from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, IS_FACT, LEDGER, MEMORY_EVENTS
-from memory_pipeline.lake.tables.ledger import GRAPH_ASSET
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps import materialize as steps
@@ -571,13 +571,15 @@ def test_an_hour_whose_graph_is_behind_its_facts_is_pending(
     assert lake.ledger.entries(GRAPH_ASSET) == {"2024-01-15T08": entry}
 
 
-def test_an_hour_without_operations_is_processed_once(lake: Lake, outspoken: Models) -> None:
+def test_an_hour_without_operations_and_memories_is_processed_once(lake: Lake, outspoken: Models) -> None:
     write(lake, conversation("Hello."))
     run(lake, outspoken)
-    assert lake.ledger.entries(GRAPH_ASSET)["2024-01-15T08"].rows == 0
+    for asset, spec in ((GRAPH_ASSET, GRAPH_OPERATIONS), (MEMORIES_ASSET, MEMORY_EVENTS)):
+        assert lake.ledger.entries(asset)["2024-01-15T08"].rows == 0
+        assert lake.tables.version(spec) == -1
     assert grain_status(lake, Grain.WORKING, START, NOW).pending == []
-    assert lake.tables.version(GRAPH_OPERATIONS) == -1
-    assert not lake.operations.roster.tables() | lake.graph_rows.roster.tables()
+    projections = (lake.operations, lake.graph_rows, lake.events, lake.memory_rows)
+    assert not any(projection.roster.tables() for projection in projections)
 
 
 def test_an_hour_with_only_edits_is_processed_once(lake: Lake, outspoken: Models) -> None:
