@@ -167,7 +167,7 @@ class TieredMemory(SharedMemory):
         """
         return self.pool(name, run=run)
 
-    @_or_else("grant", lambda given, names: len(given) < 3 and "value" not in names)
+    @_or_else("grant", lambda given, names: len(given) < 2 and names.isdisjoint({"key", "value"}))
     def share_with_agent(
         self, agent: str, key: str, value: object, *, ttl: Ttl = DEFAULT_TTL, now: When | None = None
     ) -> int:

@@ -80,6 +80,8 @@ def test_the_old_calls_of_sharing_are_accepted(root: str) -> None:
     old: Any = a
     old.share_with_agent("B", level="write")
     old.share_with_agent(team="office")
+    with pytest.raises(TypeError, match="value"):
+        old.share_with_agent("B", "plan")  # a forgotten value shares no memory
     assert [(one.to_agent, one.to_team, one.level) for one in a.grants()] == [
         ("B", None, "write"),
         (None, "office", "read"),
