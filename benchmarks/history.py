@@ -29,7 +29,7 @@ from memory_pipeline.lake.codec.memories import events_to_rows
 from memory_pipeline.lake.schemas import MEMORY_EVENTS, MESSAGES
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 
@@ -81,7 +81,7 @@ def grow(lake: Lake, agents: int) -> None:
         for _ in materialize(lake, models, grain, grain_status(lake, grain, START.date(), NOW).pending):
             pass
     progress("consolidation")
-    consolidate(lake, models, pending_nights(lake, START.date(), NOW), START.date())
+    consolidate(lake, models, pending_days(lake, START.date(), NOW), START.date())
 
 
 def _edits(spoken: list[tuple[int, datetime]]) -> Iterator[MemoryEvent]:

@@ -26,7 +26,7 @@ from memory_pipeline.lake.index.lance_internals import lance_tables
 from memory_pipeline.lake.schemas import ANSWERS, SUMMARIES, TABLES
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.housekeeping import clean_files
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
@@ -61,7 +61,7 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
         for grain in Grain:
             list(materialize(lake, models, grain, grain_status(lake, grain, START.date(), now).pending))
         seconds.append(time.perf_counter() - started)
-        if now.hour == 1 and (waiting := pending_nights(lake, START.date(), now)):
+        if now.hour == 1 and (waiting := pending_days(lake, START.date(), now)):
             consolidate(lake, models, waiting, START.date())
         if (number + 1) % (hours // 10) == 0:
             progress(f"{number + 1:,} hours")

@@ -28,7 +28,7 @@ from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.lake.codec.codec import scope_of
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, MEMORY_EVENTS
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.fold_memories import stale_scopes
 from memory_pipeline.steps.group import scopes_in
 
@@ -214,9 +214,9 @@ def missing_reasons() -> Scan:
     return Scan(CONSOLIDATION_ROWS, ("id", "reason"), see, _concluded)
 
 
-def pending_days(context: CheckContext) -> Offences:
+def unconsolidated_days(context: CheckContext) -> Offences:
     """Find days that ended more than a day ago and are not consolidated. An offender is a day."""
-    days = pending_nights(context.lake, date(FIRST_YEAR, 1, 1), context.now - LONGEST_WAIT)
+    days = pending_days(context.lake, date(FIRST_YEAR, 1, 1), context.now - LONGEST_WAIT)
     return Offences(len(days), tuple(day.key for day in days[:SAMPLE]), {"nights": len(days)})
 
 

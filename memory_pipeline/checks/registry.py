@@ -220,7 +220,7 @@ def _of_consolidation() -> Iterator[Check]:
         CONSOLIDATION_ASSET,
         "Each day that ended more than a day ago is consolidated, late data included.",
         f"{_CONSOLIDATE}; `memory-pipeline status` lists pending days",
-        memories.pending_days,
+        memories.unconsolidated_days,
     )
     yield _warning(
         "troubles",

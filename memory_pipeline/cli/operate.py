@@ -160,12 +160,12 @@ def status(root: str | None, as_json: bool, now: datetime | None = None) -> None
     Args:
         now: the current time.
     """
-    from memory_pipeline.steps.consolidation.days import night_status
+    from memory_pipeline.steps.consolidation.days import consolidation_status
     from memory_pipeline.steps.scheduling.planner import grain_status
 
     settings = settings_of(root)
     lake = lake_of(settings)
-    nights = night_status(lake, lake.start, now or datetime.now(UTC))
+    nights = consolidation_status(lake, lake.start, now or datetime.now(UTC))
     statuses = [grain_status(lake, grain, lake.start, now or datetime.now(UTC)) for grain in Grain]
     quarantined = lake.journal.quarantined()
     if as_json:
@@ -234,7 +234,7 @@ def consolidate_memories(
         now: the current time.
     """
     from memory_pipeline.steps.consolidation.consolidate import consolidate
-    from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
+    from memory_pipeline.steps.consolidation.days import days_between, pending_days
     from memory_pipeline.steps.scheduling.planner import journal_hours
 
     if (first is None) != (last is None):
@@ -244,10 +244,10 @@ def consolidate_memories(
     lake = lake_of(settings_of(root))
     moment = now or datetime.now(UTC)
     if first is None or last is None:
-        nights = pending_nights(lake, lake.start, moment)
+        nights = pending_days(lake, lake.start, moment)
     else:
         _check(first.date(), last.date(), lake.start)
-        nights = nights_between(lake, first.date(), last.date(), moment)
+        nights = days_between(lake, first.date(), last.date(), moment)
         if not nights:
             raise InputError(f"--from {first.date()} has not ended yet; give an earlier day")
     scopes = None if workspace is None else _scopes(lake, workspace, agent)

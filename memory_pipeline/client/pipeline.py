@@ -11,7 +11,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, LakeError, PartitionsError
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
+from memory_pipeline.steps.consolidation.days import days_between, pending_days
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.promotion import Promotion, promote
 from memory_pipeline.steps.restore import restore_projections
@@ -142,10 +142,10 @@ def run_all(
             errors += raised
         yield result
     if between is None:
-        days = pending_nights(lake, lake.start, now)
+        days = pending_days(lake, lake.start, now)
     else:
         first, last = (lake.calendar.day_of(moment) for moment in (between[0], between[1] - _MOMENT))
-        days = nights_between(lake, first, last, now)
+        days = days_between(lake, first, last, now)
     if days:
         yield from attempted(lambda: runner.consolidation(days))
     list(attempted(lambda: lake.access_log.settle(now)))
@@ -160,7 +160,7 @@ def _prepared(
     lake: Lake, models: Models, now: datetime, errors: list[Exception], *, promotes: bool
 ) -> Iterator[Promotion]:
     """Finish interrupted erasures, then promote short-term entries. Add errors to `errors`: all else can do without."""
-    from memory_pipeline.erasure.unfinished import finish_erasures
+    from memory_pipeline.erasure.forget import finish_erasures
 
     preparations: list[Callable[[datetime], object]] = [partial(finish_erasures, lake, models)]
     if promotes:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 SESSION, SHORT_TERM, LONG_TERM, SHARED = TIERS = ("session", "short_term", "long_term", "shared")
 #: Session state has at most this share of the results of a search.
-_SHARE: Final = 2
+_SHARE: Final = 0.5
 #: A name of a durable memory has at most this many characters.
 _LONGEST_NAME: Final = 100
 
@@ -334,7 +334,7 @@ class TieredMemory(SharedMemory):
                     found.append(self._hit(tier, stored, text, score))
         found.sort(key=attrgetter("ends_at"), reverse=True)
         found.sort(key=attrgetter("score"), reverse=True)
-        return found[: limit if LONG_TERM not in tiers else max(1, limit // _SHARE)]
+        return found[: limit if LONG_TERM not in tiers else max(1, int(limit * _SHARE))]
 
     @property
     def _named(self) -> str:

@@ -22,7 +22,7 @@ from memory_pipeline.defs.sensors import utc_now
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import counted
 from memory_pipeline.lake.orphans import AGE
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.housekeeping import clean_files
 from memory_pipeline.steps.results import Expiration
 from memory_pipeline.steps.retention import expire
@@ -219,7 +219,7 @@ def consolidation_schedule(
     )
     def nightly(memory: LakeResource) -> dg.RunRequest | dg.SkipReason:
         now, lake = clock(), memory.lake
-        days = pending_nights(lake, start, now)
+        days = pending_days(lake, start, now)
         if not days:
             unloaded = len(journal_hours(lake, start, now))
             waits = f"; {unloaded:,} hours wait for the journal sensor, their days follow"

@@ -8,6 +8,7 @@ search finds nothing, the marts are rebuilt and the bytes are deleted.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections import Counter
 from contextlib import suppress
@@ -48,7 +49,7 @@ from memory_pipeline.erasure.sessions import PLACE, entries_of, remove_sessions
 from memory_pipeline.erasure.verification import old_versions, verify
 from memory_pipeline.errors import LakeError
 from memory_pipeline.lake.collections.collection import COLLECTIONS, collections_of
-from memory_pipeline.lake.erasures import begin_erasure, end_erasure
+from memory_pipeline.lake.erasures import begin_erasure, begun_erasures, end_erasure, unfinished_erasures
 from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import PROJECTIONS, key_in
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.subjects import Subject
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
+
+_log = logging.getLogger(__name__)
 
 #: Maximum number of searches. Later ones find records that writers added during the earlier ones.
 _ROUNDS = 5
@@ -215,6 +218,24 @@ def forget(
             *_NOT_COVERED,
         ),
     )
+
+
+def finish_erasures(lake: Lake, models: Models, now: datetime) -> None:
+    """Finish the erasures that have begun and are not complete, each with its own cutoff.
+
+    Raises:
+        LakeError: an erasure cannot be finished without the name of its subject.
+    """
+    if not unfinished_erasures(lake.storage, lake.tombstones):
+        return
+    for subject, at in list(begun_erasures(lake.storage)):
+        forget(lake, models, subject, now, at=at)
+        _log.warning("an interrupted erasure is finished; for a receipt, run `memory-pipeline forget` again")
+    if left := unfinished_erasures(lake.storage, lake.tombstones):
+        raise LakeError(
+            f"an erasure is not finished ({left[0]}), and only its tombstone is known, which names nobody: run "
+            "`memory-pipeline forget` again with the same subject"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class RetryPolicy:
     first_pause: float = 0.01
 
 
-def retry(attempt: Callable[[], _Result], policy: RetryPolicy, turn: FairnessLock | None = None) -> _Result:
+def retry(attempt: Callable[[], _Result], policy: RetryPolicy, turn: WriteTurn | None = None) -> _Result:
     """Return the result of `attempt`, retried as the policy says; `turn` orders concurrent writers."""
     failures, longest = _Failures(policy), 0.0
     try:
@@ -142,7 +142,7 @@ class LeaseStore(Protocol):
     def release(self, key: str) -> None: ...  # noqa: D102
 
 
-class FairnessLock:
+class WriteTurn:
     """The turn of one writer, for one write to `key`, which is part of a file's name."""
 
     def __init__(self, claims: LeaseStore, key: str) -> None:

@@ -16,7 +16,7 @@ from memory_pipeline.errors import PartitionsError
 from memory_pipeline.lake.schemas import SUMMARIES
 from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET, table_asset
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.fold_graph import refold_graph
 from memory_pipeline.steps.fold_memories import refold_memories
 from memory_pipeline.steps.materialize import materialize
@@ -75,7 +75,7 @@ def replay(
     last, first_day = max(lake.ledger.entries(CONSOLIDATION_ASSET), default=None), date(FIRST_YEAR, 1, 1)
     if last is not None:
         night = Period(Grain.DAILY, last)
-        consolidate(lake, models, {*pending_nights(lake, first_day, lake.calendar.bounds(night)[1]), night}, first_day)
+        consolidate(lake, models, {*pending_days(lake, first_day, lake.calendar.bounds(night)[1]), night}, first_day)
     if errors:
         raise errors[0]
     return derived

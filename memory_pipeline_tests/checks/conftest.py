@@ -11,7 +11,7 @@ import pytest
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, run, write
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def made(shared_folder: SharedFolder, models: Models) -> Path:
         lake = Lake(str(path))
         write(lake, *TALKS)
         run(lake, models)
-        consolidate(lake, models, pending_nights(lake, START, NOW), START)
+        consolidate(lake, models, pending_days(lake, START, NOW), START)
 
     return shared_folder("checked", fill)
 

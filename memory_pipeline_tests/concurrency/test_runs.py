@@ -17,7 +17,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.retention import expire
 from memory_pipeline_tests.building import START, conversation, run, write
 from memory_pipeline_tests.concurrency.rivals import event_of
@@ -64,7 +64,7 @@ def make_by_command(root: str) -> None:
 def consolidate_days(root: str) -> None:
     """Consolidate the pending days."""
     lake = Lake(root)
-    consolidate(lake, default_models(), pending_nights(lake, START, NOW), START)
+    consolidate(lake, default_models(), pending_days(lake, START, NOW), START)
 
 
 def expire_soon(root: str) -> None:

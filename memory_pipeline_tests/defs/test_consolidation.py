@@ -24,7 +24,7 @@ from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET, pending_nights
+from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET, pending_days
 from memory_pipeline.steps.consolidation.report import ConsolidationReport
 from memory_pipeline_tests.building import ACME, START, table_rows
 from memory_pipeline_tests.invoking import call, read
@@ -93,7 +93,7 @@ def test_a_backfill_writes_the_same_rows_as_the_step_and_reports_metadata(
             assert len(instance.get_materialized_partitions(dg.AssetKey(asset))) == 36
         again = materialized(instance, definitions, {RANGE_START: "2024-02-01", RANGE_END: "2024-02-02"})
     other = Lake(str(shutil.copytree(landed, landed.with_name("other"))))
-    consolidate(other, models, pending_nights(other, START, NOW), START)
+    consolidate(other, models, pending_days(other, START, NOW), START)
     assert kept(filled) == kept(other)
 
     first = made[f"{CONSOLIDATION_ASSET} 2024-01-15"]
@@ -127,7 +127,7 @@ def test_the_schedule_requests_exactly_the_pending_days(filled: Lake, models: Mo
     request = asked()
     assert request is not None
     assert (request.tags[RANGE_START], request.tags[RANGE_END]) == ("2024-01-15", LAST)
-    consolidate(filled, models, pending_nights(filled, START, NOW), START)
+    consolidate(filled, models, pending_days(filled, START, NOW), START)
     assert asked() is None
     filled.journal.append(
         [noted(at(date(2024, 1, day)), content=f"Late on the {day}th, in words.") for day in (20, 25)]
@@ -173,12 +173,12 @@ def test_run_consolidates_after_the_hours(filled: Lake, models: Models) -> None:
 
 def test_run_reports_to_the_instance_of_dagster_home(filled: Lake, models: Models) -> None:
     settings = Settings(filled.storage.uri, START)
-    nights = pending_nights(filled, START, NOW)[:3]
+    nights = pending_days(filled, START, NOW)[:3]
     with dg.DagsterInstance.ephemeral() as instance:
         done = DagsterRunner(filled, settings, models, instance).consolidation(nights)
         assert len(instance.get_materialized_partitions(dg.AssetKey(CONSOLIDATION_ASSET))) == 3
     assert [night.night for night in done.nights] == nights
-    assert pending_nights(filled, START, NOW)[0] == nights[-1].next()
+    assert pending_days(filled, START, NOW)[0] == nights[-1].next()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget, verify
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, index_rows, run, table_rows
@@ -148,13 +148,13 @@ def built(
 def kept(lake: Lake, models: Models, now: datetime = END) -> None:
     """Compute all pending periods, then consolidate."""
     run(lake, models, now)
-    consolidate(lake, models, pending_nights(lake, START, now), START)
+    consolidate(lake, models, pending_days(lake, START, now), START)
 
 
 def remembered(lake: Lake, models: Models, now: datetime) -> None:
     """Compute pending hours, then consolidate. Summaries are not needed for durable memories."""
     list(materialize(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, now).pending))
-    consolidate(lake, models, pending_nights(lake, START, now), START)
+    consolidate(lake, models, pending_days(lake, START, now), START)
 
 
 def assert_verified(lake: Lake, receipt: ErasureReport) -> None:

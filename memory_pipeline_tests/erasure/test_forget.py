@@ -28,7 +28,7 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, MESSAGES, MODEL_CALLS, SUMMARIES
 from memory_pipeline.lake.tables.tombstones import raise_marks
 from memory_pipeline.steps import materialize
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.ingest import acknowledge
 from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import grain_status
@@ -93,7 +93,7 @@ def test_the_remaining_lake_equals_one_without_the_forgotten_records(
                   [without_note(NOTED)])  # fmt: skip
     assert held(lake) == held(never)
 
-    assert not pending_nights(lake, START, END)
+    assert not pending_days(lake, START, END)
     before = versions(lake)
     kept(lake, models)
     assert versions(lake) == before

@@ -33,7 +33,7 @@ from memory_pipeline.lake.schemas import (
 from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import (
@@ -111,7 +111,7 @@ def test_memories_that_quote_a_person_are_recomputed_without_the_quote(erased_on
     assert not any("Anna" in row or "Bob" in row for row in rows)
     assert verbs(lake)["MERGE"] == 0
     assert verbs(lake)["HEAT"] > 0  # consolidation was repeated
-    assert not pending_nights(lake, START, END)
+    assert not pending_days(lake, START, END)
     removed = {(part.place, part.what): part for part in receipt.removed}
     assert removed["memory_events", "rows"].count == 8 + 2
     assert removed["memory_events", "rows"].partitions[0] == "2024-01-15T08"
@@ -278,7 +278,7 @@ def test_a_concurrent_consolidation_does_not_restore_forgotten_data(root: str, m
                 receipts.append(forget(Lake(lake.storage.uri), models, ANNA, AT))
             return super().merge(*arguments)
 
-    consolidate(lake, replace(models, curator=Forgetting()), pending_nights(lake, START, AT), START)
+    consolidate(lake, replace(models, curator=Forgetting()), pending_days(lake, START, AT), START)
     assert receipts
     # Files that the run wrote and never committed are taken for a writer's under way until they are an hour old.
     for path in Path(lake.storage.uri).rglob("*.parquet"):

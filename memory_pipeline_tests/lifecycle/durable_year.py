@@ -18,7 +18,7 @@ from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.tables import handles
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps.consolidation import consolidate
-from memory_pipeline.steps.consolidation.days import nights_between
+from memory_pipeline.steps.consolidation.days import days_between
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, write
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def fill(lake: Lake, events: list[MemoryEvent], scope: Scope = ACME) -> None:
 
 
 def nights(lake: Lake, first: date, last: date) -> list[Period]:
-    return nights_between(lake, first, last, NOW)
+    return days_between(lake, first, last, NOW)
 
 
 def keep_until_killed(root: str, commits: int) -> None:

@@ -23,7 +23,7 @@ from memory_pipeline.lake.codec.memories import rows_to_events, rows_to_memories
 from memory_pipeline.lake.index.scoped_rows import ScopedRows
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, EVENTS, LEDGER, MEMORIES, MEMORY_EVENTS
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, event_rows, memory_rows, table_rows, versions
@@ -233,14 +233,14 @@ def test_a_late_event_recomputes_its_day_and_the_following_ones(
     on_time = Lake(str(shutil.copytree(landed, tmp_path / "on_time")))
     on_time.journal.append(late)
     land(on_time, models)
-    consolidate(on_time, models, pending_nights(on_time, START, at(LAST, 23)), START)
+    consolidate(on_time, models, pending_days(on_time, START, at(LAST, 23)), START)
 
-    consolidate(fresh, models, pending_nights(fresh, START, at(LAST, 23)), START)
-    assert pending_nights(fresh, START, at(LAST, 23)) == []
+    consolidate(fresh, models, pending_days(fresh, START, at(LAST, 23)), START)
+    assert pending_days(fresh, START, at(LAST, 23)) == []
     fresh.journal.append(late)
     land(fresh, models)
-    assert [night.key for night in pending_nights(fresh, START, at(LAST, 23))] == ["2024-03-05", "2024-10-02"]
-    done = consolidate(fresh, models, pending_nights(fresh, START, at(LAST, 23)), START, explain=True)
+    assert [night.key for night in pending_days(fresh, START, at(LAST, 23))] == ["2024-03-05", "2024-10-02"]
+    done = consolidate(fresh, models, pending_days(fresh, START, at(LAST, 23)), START, explain=True)
     assert {change.scope for change in done.changes} == {ACME, OTHER}
     assert min(change.night.key for change in done.changes if change.scope == OTHER) >= "2024-10-02"
     assert rows(fresh) == rows(on_time)
@@ -281,6 +281,6 @@ def test_unchanged_agents_are_not_read(fresh: Lake, models: Models, monkeypatch:
         return read(self, scopes, columns, where)
 
     monkeypatch.setattr(ScopedRows, "read", counted)
-    done = consolidate(fresh, models, pending_nights(fresh, START, at(LAST, 23) + timedelta(days=1)), START)
+    done = consolidate(fresh, models, pending_days(fresh, START, at(LAST, 23) + timedelta(days=1)), START)
     assert done.agents == 1
     assert asked == {OTHER}

@@ -22,7 +22,7 @@ from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import START, conversation, run, versions, write
@@ -76,7 +76,7 @@ class Operation:
 
     def keep(self, now: datetime) -> None:
         """Consolidate the pending days."""
-        consolidate(self.lake, self.models, pending_nights(self.lake, START, now), START)
+        consolidate(self.lake, self.models, pending_days(self.lake, START, now), START)
 
     def look(self, now: datetime) -> None:
         """Check all invariants."""
@@ -90,7 +90,7 @@ class Operation:
             assert not grain_status(self.lake, grain, START, now).pending, (grain, now)
         before = versions(self.lake)
         assert not any(run(self.lake, self.models, now).values())
-        assert pending_nights(self.lake, START, now) == []
+        assert pending_days(self.lake, START, now) == []
         assert versions(self.lake) == before
         assert expire(self.lake, START, now).rows == 0
 

@@ -17,7 +17,7 @@ from memory_pipeline.memories.contexts import RESTORED
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, START, run
 from memory_pipeline_tests.effort import examples
@@ -272,7 +272,7 @@ def test_p4_consolidation_leaves_entries_alone(contexts: Contexts, memories: Mem
     writer.remember("Pause before a retry", context="runbooks", importance=0.01, now=after(1))
     late = datetime(2025, 1, 15, 12, tzinfo=UTC)
     run(lake, default_models(), late)
-    consolidate(lake, default_models(), pending_nights(lake, START, late), START)
+    consolidate(lake, default_models(), pending_days(lake, START, late), START)
     assert len(entries(memories)) == len(memories.list(context="runbooks")) - 0 == 4
     assert all(one.status is Status.ACTIVE and not one.merged_ids for one in memories.list(context="runbooks"))
     assert not {one.id for one in memories.hot_index()} & {one.id for one in memories.list(context="runbooks")}

@@ -25,7 +25,7 @@ from memory_pipeline.lake.schemas import (
     SUMMARIES,
 )
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.fold_graph import refold_graph, stale_scopes, sync_operations
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.replay import replay
@@ -55,7 +55,7 @@ def sound(shared_folder: SharedFolder, models: Models) -> Lake:
         write(lake, conversation("I moved to Porto.", "Remind me to water the plants on Mondays."))
         write(lake, conversation("I like tea.", at="2024-01-16T08:00", conversation_id="c2"))
         run(lake, models)
-        consolidate(lake, models, pending_nights(lake, START, NOW), START)
+        consolidate(lake, models, pending_days(lake, START, NOW), START)
 
     return Lake(str(shared_folder("undamaged", fill)))
 

@@ -25,7 +25,7 @@ from memory_pipeline.lake.schemas import (
     TABLES,
 )
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.repair import Damage, find_damage, repair
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import NOW, START, conversation, run, write
@@ -83,7 +83,7 @@ def lake(sound: Lake, tmp_path: Path) -> Lake:
 
 def make_all(lake: Lake, models: Models) -> None:
     run(lake, models)
-    consolidate(lake, models, pending_nights(lake, START, NOW), START)
+    consolidate(lake, models, pending_days(lake, START, NOW), START)
 
 
 def mended(lake: Lake, models: Models, found: list[Damage] | None = None) -> Lake:

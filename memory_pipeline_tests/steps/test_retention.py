@@ -33,7 +33,7 @@ from memory_pipeline.lake.schemas import (
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.repair import find_damage, repair
@@ -471,7 +471,7 @@ def test_over_a_year_expired_classes_are_deleted_and_memories_kept(lake: Lake, m
         )
         day += timedelta(days=97 if IS_THOROUGH else 199)
         run(lake, models, _noon(day))
-        consolidate(lake, models, pending_nights(lake, START, _noon(day)), START)
+        consolidate(lake, models, pending_days(lake, START, _noon(day)), START)
         assert not grain_status(lake, Grain.WORKING, START, _noon(day)).pending
         before = {spec: lake.tables.version(spec) for spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS, CONSOLIDATION)}
         expire_at(lake, _noon(day))

@@ -30,7 +30,7 @@ from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, START, conversation, run, write
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
@@ -315,7 +315,7 @@ def test_allow_writing_offers_writing_tools_and_the_hot_index_is_a_resource(root
         assert connection.portal.call(connection.client.list_resources).resources == []
         with pytest.raises(MCPError, match="the hot index is empty"):
             connection.read("memory://hot-index")
-        consolidate(lake, default_models(), pending_nights(lake, START, day + timedelta(days=2)), START)
+        consolidate(lake, default_models(), pending_days(lake, START, day + timedelta(days=2)), START)
         [resource] = connection.portal.call(connection.client.list_resources).resources
         assert resource.uri == "memory://hot-index"
         text = connection.read(resource.uri)

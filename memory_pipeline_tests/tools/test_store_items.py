@@ -18,7 +18,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.tools.langgraph import MemoryStore
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, conversation, run, write
@@ -95,7 +95,7 @@ def test_any_json_comes_back_as_it_was_put(root: str) -> None:
         store.put(("docs",), key, value)
     assert {key: json.dumps(value_of(store, ("docs",), key)) for key in values} == values
     run(lake, default_models())
-    consolidate(lake, default_models(), pending_nights(lake, START, NOW + timedelta(days=2)), START)
+    consolidate(lake, default_models(), pending_days(lake, START, NOW + timedelta(days=2)), START)
     assert {key: json.dumps(value_of(store_on(root), ("docs",), key)) for key in values} == values
     found = store_on(root).search(("docs",), query="tea")
     assert {item.key: json.dumps(item.value) for item in found} == values

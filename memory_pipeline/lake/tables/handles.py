@@ -21,7 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from memory_pipeline.errors import CommitConflictError, DamagedError
-from memory_pipeline.lake.commit_retry import CommitLostError, CommitToken, FairnessLock, retry
+from memory_pipeline.lake.commit_retry import CommitLostError, CommitToken, WriteTurn, retry
 from memory_pipeline.lake.files.disk import raise_of_disk
 from memory_pipeline.lake.files.storage_errors import REMEDY, is_of_store, store_policy
 from memory_pipeline.lake.leases import Leases
@@ -70,7 +70,7 @@ class Handles:
         self._writers: defaultdict[str, list[DeltaTable]] = defaultdict(list)
         self._wrote: dict[str, float] = {}
 
-    def writer(self, path: str, turn: FairnessLock) -> DeltaTable | None:
+    def writer(self, path: str, turn: WriteTurn) -> DeltaTable | None:
         """Return an exclusive handle on the newest version, or None if there is no table yet.
 
         Waits for another writer's turn only if the process has noticed other writers, or writes so often that they may
@@ -107,9 +107,9 @@ class Handles:
             return handle
 
 
-def turn_at(storage: Storage, path: str, claims: Leases | None = None) -> FairnessLock:
+def turn_at(storage: Storage, path: str, claims: Leases | None = None) -> WriteTurn:
     """Return a writer's turn at the table at `path`. Pass the process's `claims` if several of its threads write."""
-    return FairnessLock(claims or _claims(storage), path.replace("/", "."))
+    return WriteTurn(claims or _claims(storage), path.replace("/", "."))
 
 
 def retry_commit(
@@ -117,7 +117,7 @@ def retry_commit(
     path: str,
     what: str,
     aim: str,
-    attempt: Callable[[FairnessLock, CommitToken[Any]], _Result],
+    attempt: Callable[[WriteTurn, CommitToken[Any]], _Result],
     claims: Leases | None = None,
 ) -> _Result:
     """Return the result of `attempt`, retried after concurrent commits to the table at `path` below the root.

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from memory_pipeline.lake.commit_retry import CommitToken, FairnessLock
+    from memory_pipeline.lake.commit_retry import CommitToken, WriteTurn
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.schema_types import TableSpec
 
@@ -232,7 +232,7 @@ class Tables:
             DamagedError: files of partitions not in `remade` cannot be read; nothing was written.
         """
 
-        def attempt(turn: FairnessLock, mark: CommitToken[frozenset[str]]) -> frozenset[str]:
+        def attempt(turn: WriteTurn, mark: CommitToken[frozenset[str]]) -> frozenset[str]:
             table = self._handles.writer(_path(spec), turn)
             try:
                 if (made := mark.made()) is not None:
@@ -397,7 +397,7 @@ class Tables:
     ) -> tuple[dict[str, int], Collection[str]]:
         """Commit the deletions that `judge` returns. Return the number of removed rows by key, and the judged files."""
 
-        def attempt(turn: FairnessLock, mark: CommitToken[Any]) -> tuple[dict[str, int], Collection[str]]:
+        def attempt(turn: WriteTurn, mark: CommitToken[Any]) -> tuple[dict[str, int], Collection[str]]:
             table = self._handles.writer(_path(spec), turn)
             if (made := mark.made()) is not None:
                 return cast("tuple[dict[str, int], Collection[str]]", made)

@@ -52,7 +52,7 @@ class ConsolidationStatus:
     events: int
 
 
-def night_status(lake: Lake, start: date, now: datetime) -> ConsolidationStatus:
+def consolidation_status(lake: Lake, start: date, now: datetime) -> ConsolidationStatus:
     """Return the state of consolidation as of `now`; days before `start` are ignored."""
     inputs = night_inputs(lake)
     entries = lake.ledger.entries(CONSOLIDATION_ASSET)
@@ -68,9 +68,9 @@ def night_status(lake: Lake, start: date, now: datetime) -> ConsolidationStatus:
     # Earlier entries come from events that have been forgotten.
     first = min((day.key for day in days), default="9999")
     lost = [key for key, entry in entries.items() if key < first and entry.input_digest != NOTHING]
-    pending = [*_nights(lost), *pending]
+    pending = [*_days(lost), *pending]
     return ConsolidationStatus(
-        made=_nights(entries),
+        made=_days(entries),
         pending=pending,
         missing=[day for day in pending if day.key not in entries],
         troubled=[day for day in pending if day.key in entries and entries[day.key].unfinished],
@@ -78,12 +78,12 @@ def night_status(lake: Lake, start: date, now: datetime) -> ConsolidationStatus:
     )
 
 
-def pending_nights(lake: Lake, start: date, now: datetime) -> list[Period]:
+def pending_days(lake: Lake, start: date, now: datetime) -> list[Period]:
     """Return the days to consolidate as of `now`, in order."""
-    return night_status(lake, start, now).pending
+    return consolidation_status(lake, start, now).pending
 
 
-def nights_between(lake: Lake, first: date, last: date, now: datetime) -> list[Period]:
+def days_between(lake: Lake, first: date, last: date, now: datetime) -> list[Period]:
     """Return the closed days from `first` to `last`, both included."""
     days = Period.containing(Grain.DAILY, first).through(Period.containing(Grain.DAILY, last))
     return [day for day in days if lake.calendar.bounds(day)[1] <= now]
@@ -99,7 +99,7 @@ def night_inputs(lake: Lake) -> dict[Period, str]:
     return {day: digest_of_all(parts) for day, parts in digests.items()}
 
 
-def _nights(keys: Iterable[str]) -> list[Period]:
+def _days(keys: Iterable[str]) -> list[Period]:
     return [Period(Grain.DAILY, key) for key in sorted(keys)]
 
 

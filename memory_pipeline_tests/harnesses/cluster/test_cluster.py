@@ -37,7 +37,7 @@ from memory_pipeline.defs.sensors import JOURNAL_SENSOR
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.harnesses.cluster.deployment import Cluster, by_status, seconds
 from memory_pipeline_tests.harnesses.cluster.services import ObjectServer, postgresql, redis_server
@@ -253,7 +253,7 @@ def keep(cluster: Cluster, lake: Lake, progress: Progress) -> datetime:
     time.
     """
     now = datetime.now(UTC)
-    nights = pending_nights(lake, START, now)
+    nights = pending_days(lake, START, now)
     config = {"ops": {OP: {"config": {"periods": [night.key for night in nights]}}}}
     cluster.launch("keep_memories_nightly", config, {PARTITION: str(nights[-1])})
 
@@ -262,7 +262,7 @@ def keep(cluster: Cluster, lake: Lake, progress: Progress) -> datetime:
         log_state(cluster, progress, records, f"{len(nights):,} days to consolidate")
         nonlocal now
         now = datetime.now(UTC)
-        return not unfinished(records) and not pending_nights(lake, START, now)
+        return not unfinished(records) and not pending_days(lake, START, now)
 
     wait(cluster, progress, is_done, "the consolidation")
     return now

@@ -23,7 +23,7 @@ from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.sessions.store import existing_stores
 from memory_pipeline.settings import DEFAULT_START
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.steps.scopes import known_scopes
 from memory_pipeline_tests.building import index_rows
@@ -166,7 +166,7 @@ class Judge:
 
     def _settled(self) -> Verdict:
         pending = [f"{grain} {period}" for grain in Grain for period in self._status(grain)]
-        pending += [f"night {night}" for night in pending_nights(self._lake, DEFAULT_START, self._now)]
+        pending += [f"night {night}" for night in pending_days(self._lake, DEFAULT_START, self._now)]
         before = {name: self._lake.tables.version(spec) for name, spec in TABLES.items()}
         made = make_all(self._lake, self._now)
         after = {name: self._lake.tables.version(spec) for name, spec in TABLES.items()}

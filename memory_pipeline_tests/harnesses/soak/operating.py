@@ -14,7 +14,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.settings import DEFAULT_START
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.promotion import promote
 from memory_pipeline.steps.scheduling.planner import grain_status
@@ -36,7 +36,7 @@ def make_all(lake: Lake, now: datetime, start: date = DEFAULT_START) -> int:
         count += len(periods)
         for _ in materialize(lake, models, grain, periods):
             pass
-    nights = pending_nights(lake, start, now)
+    nights = pending_days(lake, start, now)
     if nights:
         consolidate(lake, models, nights, start)
     return count + len(nights)

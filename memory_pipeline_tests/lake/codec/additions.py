@@ -25,7 +25,7 @@ from memory_pipeline.models.deterministic.extraction import DeterministicExtract
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.tools.memory_tools import remember
 from memory_pipeline_tests.building import ACME, START, conversation, run, write
 
@@ -60,7 +60,7 @@ def made(folder: str) -> Lake:
     write(lake, conversation("I bought a bicycle in Vienna.", "I moved to Porto."))
     lake.journal.append([habit(30, "Lisbon", "Anna sleeps in Lisbon."), habit(40, "Porto", "Anna sleeps in Porto.")])
     run(lake, models, NOW)
-    consolidate(lake, models, pending_nights(lake, START, NOW), START)
+    consolidate(lake, models, pending_days(lake, START, NOW), START)
     return lake
 
 

@@ -27,7 +27,7 @@ from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, EV
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
 from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import night_status, nights_between, parse_day, pending_nights
+from memory_pipeline.steps.consolidation.days import consolidation_status, days_between, parse_day, pending_days
 from memory_pipeline.steps.consolidation.simulation import simulate
 from memory_pipeline.steps.fold_memories import refold_memories
 from memory_pipeline.steps.group import scopes_in
@@ -104,7 +104,7 @@ def whole(landed: Path, shared_folder: SharedFolder, models: Models) -> dict[str
 
     def keep(path: Path) -> None:
         lake = Lake(str(shutil.copytree(landed, path)))
-        consolidate(lake, models, pending_nights(lake, START, AFTER), START)
+        consolidate(lake, models, pending_days(lake, START, AFTER), START)
 
     return rows(Lake(str(shared_folder("consolidation-whole", keep))))
 
@@ -125,14 +125,14 @@ def owners(lake: Lake, spec: Any) -> set[str]:
 
 
 def test_days_are_pending_from_the_first_event_to_the_last_closed_day(filled: Lake, lake: Lake, models: Models) -> None:
-    assert pending_nights(lake, START, NOW) == []  # the lake does not exist
-    assert pending_nights(filled, START, at(FIRST, 23)) == []
+    assert pending_days(lake, START, NOW) == []  # the lake does not exist
+    assert pending_days(filled, START, at(FIRST, 23)) == []
     ended = at(FIRST + timedelta(days=1), 0)
-    assert [each.key for each in pending_nights(filled, START, ended)] == ["2024-01-15"]
-    assert len(pending_nights(filled, START, AFTER)) == 77
-    assert pending_nights(filled, LAST, AFTER) == []  # days before the first day of the memory are ignored
-    consolidate(filled, models, pending_nights(filled, START, AFTER)[5:9], START)
-    status = night_status(filled, START, AFTER)
+    assert [each.key for each in pending_days(filled, START, ended)] == ["2024-01-15"]
+    assert len(pending_days(filled, START, AFTER)) == 77
+    assert pending_days(filled, LAST, AFTER) == []  # days before the first day of the memory are ignored
+    consolidate(filled, models, pending_days(filled, START, AFTER)[5:9], START)
+    status = consolidation_status(filled, START, AFTER)
     assert [each.key for each in status.made] == ["2024-01-20", "2024-01-21", "2024-01-22", "2024-01-23"]
     assert (len(status.pending), status.pending, status.troubled) == (73, status.missing, [])
     assert consolidate(filled, models, [], START).nights == []
@@ -140,7 +140,7 @@ def test_days_are_pending_from_the_first_event_to_the_last_closed_day(filled: La
 
 
 def test_a_dry_run_reports_the_changes_of_the_run_and_writes_nothing(filled: Lake, models: Models) -> None:
-    nights = pending_nights(filled, START, AFTER)
+    nights = pending_days(filled, START, AFTER)
     before = versions(filled)
     told = consolidate(filled, models, nights, START, dry_run=True)
     assert versions(filled) == before
@@ -165,7 +165,7 @@ def test_a_dry_run_reports_the_changes_of_the_run_and_writes_nothing(filled: Lak
 def test_a_bug_with_one_agent_leaves_the_others_complete(
     filled: Lake, models: Models, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nights = pending_nights(filled, START, AFTER)
+    nights = pending_days(filled, START, AFTER)
 
     def broken(simulations: Any, vectors: Any) -> Any:
         if any(simulation.scope == SALES for simulation in simulations):
@@ -177,23 +177,23 @@ def test_a_bug_with_one_agent_leaves_the_others_complete(
         with pytest.raises(UnexpectedError, match="acme/sales cannot be computed"):
             consolidate(filled, models, nights, START)
     assert owners(filled, CONSOLIDATION) == {"acme~support", "beta~support"}
-    assert pending_nights(filled, START, AFTER) == nights
+    assert pending_days(filled, START, AFTER) == nights
     consolidate(filled, models, nights, START)
     assert rows(filled) == whole
 
 
 def test_consolidating_one_agent_leaves_the_days_pending(filled: Lake, models: Models, whole: dict[str, Any]) -> None:
-    nights = pending_nights(filled, START, AFTER)
+    nights = pending_days(filled, START, AFTER)
     done = consolidate(filled, models, nights, START, scopes=[SALES])
     assert done.agents == 1
     assert owners(filled, CONSOLIDATION_EVENTS) == owners(filled, CONSOLIDATION) == {"acme~sales"}
-    assert pending_nights(filled, START, AFTER) == nights
+    assert pending_days(filled, START, AFTER) == nights
     assert consolidate(filled, models, nights, START).agents == 2
     assert rows(filled) == whole
 
 
 def test_the_cache_of_unchanged_agents_may_be_lost(filled: Lake, models: Models, whole: dict[str, Any]) -> None:
-    nights = pending_nights(filled, START, AFTER)
+    nights = pending_days(filled, START, AFTER)
     consolidate(filled, models, nights, START)
     before = versions(filled)
     for data in (b"no JSON", b'{"a": "b"}'):
@@ -208,15 +208,15 @@ def test_events_of_today_are_consolidated_tomorrow(filled: Lake, models: Models)
     today = LAST - timedelta(days=1)
     filled.journal.append([noted(at(LAST, 0), scope=SALES, content="Rui keeps bees.")])
     land(filled, models)
-    consolidate(filled, models, nights_between(filled, FIRST, today, AFTER), START)
-    done = consolidate(filled, models, nights_between(filled, LAST, LAST, AFTER), START, explain=True)
+    consolidate(filled, models, days_between(filled, FIRST, today, AFTER), START)
+    done = consolidate(filled, models, days_between(filled, LAST, LAST, AFTER), START, explain=True)
     assert [(change.scope, change.verb, change.title) for change in done.changes] == [
         (SALES, "HEAT", "Rui keeps bees.")
     ]
 
 
 def test_two_concurrent_runs_give_the_result_of_one(filled: Lake, models: Models, whole: dict[str, Any]) -> None:
-    nights = pending_nights(filled, START, AFTER)
+    nights = pending_days(filled, START, AFTER)
     errors: list[BaseException] = []
 
     def run(part: list[Any]) -> None:
@@ -231,7 +231,7 @@ def test_two_concurrent_runs_give_the_result_of_one(filled: Lake, models: Models
     for thread in threads:
         thread.join()
     assert errors == []
-    consolidate(filled, models, pending_nights(filled, START, AFTER), START)
+    consolidate(filled, models, pending_days(filled, START, AFTER), START)
     assert rows(filled) == whole
 
 
@@ -246,25 +246,25 @@ class NoModel(RuleCurator):
 
 
 def test_a_failed_pass_is_reported_and_repeated(filled: Lake, models: Models, whole: dict[str, Any]) -> None:
-    nights = pending_nights(filled, START, AFTER)
+    nights = pending_days(filled, START, AFTER)
     done = consolidate(filled, replace(models, curator=NoModel()), nights, START)
     failed = [each for each in done.nights if each.troubles]
     assert failed
     assert "acme / sales: staleness: ModelError: the model is down" in failed[0].troubles
     assert any(each.events["SUPERSEDE"] for each in done.nights)  # the other passes succeeded
-    status = night_status(filled, START, AFTER)
+    status = consolidation_status(filled, START, AFTER)
     assert status.pending == status.troubled == [each.night for each in failed]
     assert status.missing == []
     healed = consolidate(filled, models, status.pending, START)
     assert not any(each.troubles for each in healed.nights)
-    assert pending_nights(filled, START, AFTER) == []
+    assert pending_days(filled, START, AFTER) == []
     assert rows(filled) == whole
 
 
 def test_memories_without_a_vector_are_reported_as_a_failed_comparison(
     filled: Lake, models: Models, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nights = pending_nights(filled, START, AFTER)
+    nights = pending_days(filled, START, AFTER)
     embed = type(models.embedder).embed
 
     def without(self: Any, texts: Any, uses: Any = ()) -> Any:
@@ -279,9 +279,9 @@ def test_memories_without_a_vector_are_reported_as_a_failed_comparison(
     done = consolidate(filled, models, nights, START)
     troubles = [trouble for each in done.nights for trouble in each.troubles]
     assert any(trouble.endswith("vectors: 1 memories have no vector yet") for trouble in troubles)
-    assert night_status(filled, START, AFTER).troubled
+    assert consolidation_status(filled, START, AFTER).troubled
     monkeypatch.undo()
-    consolidate(filled, models, pending_nights(filled, START, AFTER), START)
+    consolidate(filled, models, pending_days(filled, START, AFTER), START)
     assert rows(filled) == whole
 
 
@@ -301,7 +301,7 @@ def test_data_erased_during_the_run_does_not_come_back(
         return result
 
     monkeypatch.setattr(module, "refold_memories", forgetting)
-    consolidate(filled, models, pending_nights(filled, START, AFTER), START)
+    consolidate(filled, models, pending_days(filled, START, AFTER), START)
     assert len(calls) == 2
     for spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS, EVENTS, MEMORIES, CONSOLIDATION):
         assert owners(filled, spec) == {"acme~support", "beta~support"}, spec.name
@@ -310,7 +310,7 @@ def test_data_erased_during_the_run_does_not_come_back(
 
 
 def test_an_agent_without_events_has_no_days(filled: Lake, models: Models) -> None:
-    nights = pending_nights(filled, START, AFTER)
+    nights = pending_days(filled, START, AFTER)
     consolidate(filled, models, nights, START)
     remove_events(filled, SALES, MEMORY_EVENTS)
     refold_memories(filled, models.embedder, [SALES])
@@ -320,19 +320,19 @@ def test_an_agent_without_events_has_no_days(filled: Lake, models: Models) -> No
 
 
 def test_a_withdrawn_first_day_leaves_no_day_pending(filled: Lake, models: Models) -> None:
-    consolidate(filled, models, pending_nights(filled, START, AFTER), START)
+    consolidate(filled, models, pending_days(filled, START, AFTER), START)
     put_events(filled, MEMORY_EVENTS.schema.empty_table(), ["2024-01-15T09"])
     refold_memories(filled, models.embedder, scopes_in(filled.memory_rows.scan()))
     entry = filled.ledger.entries(MEMORIES_ASSET)["2024-01-15T09"]
     noon = filled.ledger.entries(MEMORIES_ASSET)["2024-01-15T12"]
     filled.ledger.record([replace(each, rows=0, output_digest=NOTHING) for each in (entry, noon)])
-    assert [each.key for each in pending_nights(filled, START, AFTER)] == ["2024-01-15"]
-    consolidate(filled, models, pending_nights(filled, START, AFTER), START)
-    assert pending_nights(filled, START, AFTER) == []
+    assert [each.key for each in pending_days(filled, START, AFTER)] == ["2024-01-15"]
+    consolidate(filled, models, pending_days(filled, START, AFTER), START)
+    assert pending_days(filled, START, AFTER) == []
 
 
 def test_new_settings_apply_from_the_next_day_on(filled: Lake, models: Models) -> None:
-    consolidate(filled, models, nights_between(filled, FIRST, date(2024, 3, 1), AFTER), START)
+    consolidate(filled, models, days_between(filled, FIRST, date(2024, 3, 1), AFTER), START)
     before = filled.tables.read(CONSOLIDATION_EVENTS).num_rows
     filled.storage.write(CONFIGURATION, b"defaults:\n  memories:\n    hot_entries: 1\n")
     done = consolidate(filled, models, [parse_day("2024-03-02")], START, explain=True)

@@ -15,7 +15,7 @@ from memory_pipeline.erasure import forget
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import ACCESS_LOG
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import night_status, nights_between
+from memory_pipeline.steps.consolidation.days import consolidation_status, days_between
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 
@@ -40,8 +40,8 @@ def consolidated(memory: Memory, models: Models, days: int) -> dict[str, tuple[S
     lake, end = memory.lake, NOW + (days + 2) * DAY
     pending = grain_status(lake, Grain.WORKING, date(2024, 1, 1), end).pending
     list(materialize(lake, models, Grain.WORKING, pending))
-    consolidate(lake, models, nights_between(lake, NOW.date(), (NOW + days * DAY).date(), end), date(2024, 1, 1))
-    assert night_status(lake, date(2024, 1, 1), NOW + (days + 1) * DAY).pending == []
+    consolidate(lake, models, days_between(lake, NOW.date(), (NOW + days * DAY).date(), end), date(2024, 1, 1))
+    assert consolidation_status(lake, date(2024, 1, 1), NOW + (days + 1) * DAY).pending == []
     found = memory.reader.memories.list(status=None)
     return {one.content.split()[1]: (one.status, one.access_count) for one in found}
 
