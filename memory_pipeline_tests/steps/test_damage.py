@@ -170,25 +170,32 @@ def test_no_day_is_summarized_from_a_fact_that_cites_an_unknown_message(lake: La
     assert lake.tables.read(SUMMARIES) == before
 
 
-def test_rows_that_do_not_belong_to_their_partition_are_removed(lake: Lake, sound: Lake, models: Models) -> None:
-    """Rows that cite an unknown message or fact, a fact of another hour, and a second summary of a period."""
-    cites_unknown = f"working:{FIRST}:{'1' * 32}"
-
-    def cites_nothing(old: pa.Table) -> pa.Table:
-        rows = old.to_pylist()
-        rows[0]["source_ids"] = [*rows[0]["source_ids"], cites_unknown]
-        return pa.Table.from_pylist(rows, schema=SUMMARIES.schema)
-
+def test_facts_and_operations_that_do_not_belong_to_their_hour_are_removed(
+    lake: Lake, sound: Lake, models: Models
+) -> None:
+    """A fact and an operation that cite an unknown message, and a fact of another hour."""
     planted(lake, FACTS, FIRST, cites_nobody)
-    planted(lake, FACTS, FIRST, lambda row: row.update(id=f"working:{SECOND}:{'0' * 32}"))
-    lake.tables.transform(SUMMARIES, ["2024-01-15"], cites_nothing, grain="daily")
-    planted(lake, SUMMARIES, "2024-01-16", lambda row: row.update(id=f"daily:2024-01-16:{'f' * 32}"), grain="daily")
+    planted(lake, FACTS, SECOND, lambda row: row.update(id=f"working:{FIRST}:{'0' * 32}"))
     planted(lake, GRAPH_OPERATIONS, FIRST, lambda row: row.update(id="0" * 32, evidence_id=NOBODY))
     sync_operations(lake, [FIRST])
     refold_graph(lake, stale_scopes(lake))
     assert NOBODY in [
         each for ids in lake.graph_rows.scan(["evidence"], IS_FACT)["evidence"].to_pylist() for each in ids
     ]
+    make_all_again(lake, models)
+    assert differing(lake_digest(sound), lake_digest(lake)) == []
+
+
+def test_wrong_summaries_are_recomputed(lake: Lake, sound: Lake, models: Models) -> None:
+    """One that cites an unknown fact, and a second one of a period."""
+
+    def cites_nothing(old: pa.Table) -> pa.Table:
+        row = old.to_pylist()[0]
+        row["source_ids"] = [*row["source_ids"], f"working:{FIRST}:{'0' * 32}"]
+        return pa.Table.from_pylist([row], schema=SUMMARIES.schema)
+
+    lake.tables.transform(SUMMARIES, ["2024-01-15"], cites_nothing, grain="daily")
+    planted(lake, SUMMARIES, "2024-01-16", lambda row: row.update(id=f"daily:2024-01-16:{'f' * 32}"), grain="daily")
     make_all_again(lake, models)
     assert differing(lake_digest(sound), lake_digest(lake)) == []
 
