@@ -55,12 +55,13 @@ def replay(
         PartitionsError: some periods cannot be derived; all others are complete.
         CommitConflictError: concurrent runs kept writing the same rows.
     """
+    entries = lake.ledger.entries_of([CONSOLIDATION_ASSET, *map(table_asset, Grain)])
     derived: dict[Grain, set[str]] = {}
     errors: list[PartitionsError] = []
     for grain in Grain:
         keys = set(periods.get(grain, ()))
         if grain is not Grain.WORKING:
-            keys &= {*lake.ledger.entries(table_asset(grain)), *lake.tables.keys(SUMMARIES, grain=grain.value)}
+            keys &= {*entries[table_asset(grain)], *lake.tables.keys(SUMMARIES, grain=grain.value)}
         derived[grain] = keys
         try:
             for _ in materialize(
@@ -72,7 +73,7 @@ def replay(
     # A step finds the scopes that change in its periods, and not those that an interrupted one has changed.
     refold_graph(lake, scopes)
     refold_memories(lake, models.embedder, scopes)
-    last, first_day = max(lake.ledger.entries(CONSOLIDATION_ASSET), default=None), date(FIRST_YEAR, 1, 1)
+    last, first_day = max(entries[CONSOLIDATION_ASSET], default=None), date(FIRST_YEAR, 1, 1)
     if last is not None:
         night = Period(Grain.DAILY, last)
         consolidate(lake, models, {*pending_days(lake, first_day, lake.calendar.bounds(night)[1]), night}, first_day)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from memory_pipeline.lake.schemas import LEDGER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.tables.tables import Tables
@@ -83,18 +83,23 @@ class Ledger:
 
     def entries(self, asset: str, periods: Iterable[Period] | None = None) -> Mapping[str, LedgerEntry]:
         """Return the entries of an asset by period name, for the given periods or all."""
-        keys = {key for key in self._tables.keys(LEDGER) if key.rpartition(".")[0] == asset}
+        return self.entries_of([asset], periods)[asset]
+
+    def entries_of(
+        self, assets: Collection[str], periods: Iterable[Period] | None = None
+    ) -> dict[str, dict[str, LedgerEntry]]:
+        """Return the entries of several assets, in one read."""
+        keys = {key for key in self._tables.keys(LEDGER) if key.rpartition(".")[0] in assets}
         names = None
         if periods is not None:
             names = {period.key for period in periods}
-            keys &= {_bucket(asset, period) for period in names}
-        rows = self._tables.read(LEDGER, keys, damaged="skip").drop_columns(["bucket"]).to_pylist()
-        return {
-            # Null in older lakes.
-            row["period"]: LedgerEntry(**{**row, "unfinished": row["unfinished"] or 0, "expired": row["expired"] or 0})
-            for row in rows
-            if names is None or row["period"] in names
-        }
+            keys &= {_bucket(asset, period) for asset in assets for period in names}
+        found: dict[str, dict[str, LedgerEntry]] = {asset: {} for asset in assets}
+        for row in self._tables.read(LEDGER, keys, damaged="skip").drop_columns(["bucket"]).to_pylist():
+            if names is None or row["period"] in names:
+                row |= {"unfinished": row["unfinished"] or 0, "expired": row["expired"] or 0}  # null in older lakes
+                found[row["asset"]][row["period"]] = LedgerEntry(**row)
+        return found
 
     def note_expired(self, remaining: Mapping[tuple[str, str], int]) -> None:
         """Record expired rows in one commit. Expired rows no longer wait for a model.

@@ -61,15 +61,17 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
 
     `pending` is complete only if the finer grains are current: a missing day makes its week pending once computed.
     """
-    table = lake.ledger.entries(table_asset(grain))
-    index = lake.ledger.entries(index_asset(grain))
+    finer = table_asset(grain.finer or Grain.WORKING)
+    of_hours = (GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET) if grain is Grain.WORKING else ()
+    entries = lake.ledger.entries_of({table_asset(grain), index_asset(grain), finer, *of_hours})
+    table, index = entries[table_asset(grain)], entries[index_asset(grain)]
     if grain is Grain.WORKING:
         waiting = {hour: lake.calendar.bounds(hour)[0] for hour in lake.journal.pending_hours()}
         first = lake.calendar.bounds(Period.containing(Grain.DAILY, start))[0]
         early = {hour for hour, begins in waiting.items() if begins < first}
         still_open = {hour for hour, begins in waiting.items() if begins > now}
         pending = waiting.keys() - early - still_open
-        graph, memories = lake.ledger.entries(GRAPH_ASSET), lake.ledger.entries(MEMORIES_ASSET)
+        graph, memories = entries[GRAPH_ASSET], entries[MEMORIES_ASSET]
         first_key = f"{first:%Y-%m-%dT%H}"
         pending |= {
             Period(grain, key)
@@ -84,11 +86,11 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
         }
         pending |= {Period(grain, key) for key, entry in memories.items() if key >= first_key and entry.unfinished}
         inconsistent = _inconsistent(lake.tables.keys(FACTS), table)
-        inconsistent |= set(lake.tables.keys(MESSAGES)) - lake.ledger.entries(MESSAGES_ASSET).keys()
+        inconsistent |= set(lake.tables.keys(MESSAGES)) - entries[MESSAGES_ASSET].keys()
         pending |= {Period(grain, key) for key in inconsistent if key >= first_key}
     else:
         pending, still_open, early = set(), set(), set()
-        for period, digest in _source_digests(lake, grain).items():
+        for period, digest in _source_digests(lake.calendar, grain, entries[finer]).items():
             if period.first_day < start:
                 continue
             entry = table.get(period.key)
@@ -143,12 +145,12 @@ def periods_in(lake: Lake, grain: Grain, since: datetime, until: datetime, now: 
     return _sorted(period for period in found if lake.calendar.closes_at(period) <= now)
 
 
-def _source_digests(lake: Lake, grain: Grain) -> Mapping[Period, str]:
+def _source_digests(calendar: Calendar, grain: Grain, entries: Mapping[str, LedgerEntry]) -> Mapping[Period, str]:
     """Return the digest of the sources of each period of a summary grain that has finer periods, even empty ones."""
     finer = grain.finer or Grain.WORKING
     sources: dict[Period, list[str]] = defaultdict(list)
-    for key, entry in lake.ledger.entries(table_asset(finer)).items():
-        for period in _derived(lake.calendar, finer, key):
+    for key, entry in entries.items():
+        for period in _derived(calendar, finer, key):
             digests = sources[period]
             if entry.rows:
                 digests.append(entry.output_digest)
