@@ -45,7 +45,7 @@ quick: export MYPY_NUM_WORKERS = 2
 quick: lint types  ## Lint, types and the tests of pure logic: the inner loop, in less than a minute
 	$(BIN)/pytest -n 2 --dist worksteal $(PURE)
 
-test: lint types size types-elsewhere site tests  ## Run all checks: lint, types, architecture, documentation, tests (about ten minutes)
+test: lint types size types-elsewhere site tests  ## Run all checks: lint, types, architecture, documentation, tests (about 40 minutes)
 
 test-thorough: lint types  ## The large versions of the tests, before a release (hours)
 	MEMORY_PIPELINE_THOROUGH=1 $(BIN)/pytest -n auto --dist worksteal -rs
