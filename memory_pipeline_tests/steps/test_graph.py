@@ -477,6 +477,18 @@ def test_runs_interrupted_at_any_step_lose_nothing(
     assert grain_status(lake, Grain.WORKING, START, NOW).pending == []
 
 
+def test_facts_of_a_run_that_was_interrupted_before_the_fold_are_folded_by_the_next(
+    lake: Lake, outspoken: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(lake, conversation("INSERT Anna|likes|honey"))  # no edit, which would be folded anyway
+    with monkeypatch.context() as patch:
+        patch.setattr(GraphFold, "refold", broken_disk)
+        with pytest.raises(OSError, match="disk is full"):
+            run(lake, outspoken)
+    run(lake, outspoken)
+    assert lines(graph_of(lake).facts_about("Anna")) == ["Anna likes honey"]
+
+
 def test_a_file_stays_until_its_edits_are_among_the_operations(
     lake: Lake, outspoken: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
