@@ -187,14 +187,18 @@ def test_facts_and_operations_that_do_not_belong_to_their_hour_are_removed(
 
 
 def test_wrong_summaries_are_recomputed(lake: Lake, sound: Lake, models: Models) -> None:
-    """One that cites an unknown fact, and a second one of a period."""
+    """One that cites an unknown fact, a second one of a period, and one without points."""
 
     def cites_nothing(old: pa.Table) -> pa.Table:
         row = old.to_pylist()[0]
         row["source_ids"] = [*row["source_ids"], f"working:{FIRST}:{'0' * 32}"]
         return pa.Table.from_pylist([row], schema=SUMMARIES.schema)
 
+    def says_nothing(old: pa.Table) -> pa.Table:
+        return pa.Table.from_pylist([{**row, "key_points": []} for row in old.to_pylist()], schema=SUMMARIES.schema)
+
     lake.tables.transform(SUMMARIES, ["2024-01-15"], cites_nothing, grain="daily")
+    assert lake.tables.transform(SUMMARIES, ["2024-W03"], says_nothing, grain="weekly")
     planted(lake, SUMMARIES, "2024-01-16", lambda row: row.update(id=f"daily:2024-01-16:{'f' * 32}"), grain="daily")
     make_all_again(lake, models)
     assert differing(lake_digest(sound), lake_digest(lake)) == []
