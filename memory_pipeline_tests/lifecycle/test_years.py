@@ -29,7 +29,7 @@ from memory_pipeline.steps.scheduling.scheduler import Hours, RollUps, settled_a
 from memory_pipeline_tests.effort import IS_THOROUGH
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
 START = date(2024, 1, 1)
@@ -64,6 +64,9 @@ class PaperLedger:
 
     def entries(self, asset: str, periods: Any = None) -> Mapping[str, LedgerEntry]:
         return self.of[asset]
+
+    def entries_of(self, assets: Collection[str], periods: Any = None) -> Mapping[str, Mapping[str, LedgerEntry]]:
+        return {asset: self.of[asset] for asset in assets}
 
     def enter(self, grain: Grain, period: Period, source: str, *, unfinished: int = 0) -> None:
         out = digest(period.key, source)
