@@ -1,7 +1,8 @@
 """Split messages into sentences and words, and find verbs and tenses, in linear time.
 
-Fenced code and quoted lines ("> …") are skipped, since the speaker does not assert them. List and heading markers are
-dropped. The regular expressions use possessive quantifiers, so that no input makes them backtrack.
+Fenced code, quoted lines ("> …") and captions ("[a photo of …]") are skipped, since the speaker does not assert them.
+List and heading markers are dropped. The regular expressions use possessive quantifiers, so that no input makes them
+backtrack.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ MAX_LENGTH = 400
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _QUOTE = re.compile(r"\s*>")
 _MARKER = re.compile(r"\A\s*(?:[-*•–+]|\d{1,3}[.)]|#{1,6})\s+(?=\S)")
+#: A table, or a line that begins in bold, is laid out like a list.
+_LAID_OUT = re.compile(r"\s*(?:\||\*\*)")
+#: A caption, a stage direction or a placeholder; not the text of a link.
+_CAPTION = re.compile(r"\[[^\[\]\n]{12,}+\](?!\()")
 _EMOJI = "\u2600-\u27bf\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff\ufe0f\u200d"
 #: Possible end of a sentence: a run of marks with closing quotes and brackets, or a run of emoji.
 _END = re.compile(rf"[.!?…]++[\"'”’»)\]]*+|[。！？؟۔।]++|[{_EMOJI}]++")
@@ -65,15 +70,17 @@ class Sentence:
         words: its words as written; contractions and numbers are single words: ``I'll``, ``21.50``, ``9:30``.
         starts: start of each word in `text`.
         parts: its words in lower case, contractions split: ``i``, ``'ll``.
+        is_item: whether it is from a list, a heading or a table.
     """
 
     text: str
     words: tuple[str, ...]
     starts: tuple[int, ...]
     parts: tuple[str, ...]
+    is_item: bool = False
 
     @classmethod
-    def of(cls, text: str) -> Sentence:
+    def of(cls, text: str, *, is_item: bool = False) -> Sentence:
         """Build the sentence of a text."""
         matches = list(_WORD.finditer(text))
         words = tuple([match.group() for match in matches])
@@ -84,7 +91,7 @@ class Sentence:
                 parts.extend(parts_of(lower))
             else:
                 parts.append(lower)
-        return cls(text, words, tuple([match.start() for match in matches]), tuple(parts))
+        return cls(text, words, tuple([match.start() for match in matches]), tuple(parts), is_item)
 
     @property
     def is_question(self) -> bool:
@@ -95,39 +102,33 @@ class Sentence:
 def sentences_of(text: str, most: int | None = None) -> list[Sentence]:
     """Return the sentences of a message, in order; only the first `most` of them, if given."""
     pieces = (
-        piece
-        for paragraph in _paragraphs(text)
+        Sentence.of(piece, is_item=is_item)
+        for paragraph, is_item in _paragraphs(_CAPTION.sub("", text))
         for sentence in _split(paragraph)
         for part in _stated_and_asked(_unquoted(_EMOJI_EDGE.sub("", sentence).strip(" \t*_~`")))
         for piece in _pieces(part)
     )
-    return list(map(Sentence.of, islice(pieces, most)))
+    return list(islice(pieces, most))
 
 
-def _paragraphs(text: str) -> Iterator[str]:
-    """Yield runs of lines that belong together; each list item and heading is a run of its own."""
-    if "\n" not in text:
-        if not _FENCE.match(text) and not _QUOTE.match(text):
-            yield _MARKER.sub("", text, count=1)
-        return
+def _paragraphs(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield runs of lines that belong together, and whether a run is a list item, a heading or a row of a table."""
     lines: list[str] = []
-    fenced = False
+    fenced = is_item = False
     for line in text.splitlines():
-        if _FENCE.match(line):
-            fenced = not fenced
-        elif not fenced and not _QUOTE.match(line):
-            bare = _MARKER.sub("", line, count=1).strip()
-            if lines and not (bare == line.strip() and _continues(lines[-1], bare)):
-                yield " ".join(lines)
-                lines = []
-            if bare:
-                lines.append(bare)
-            continue
-        if lines:
-            yield " ".join(lines)
+        is_fence = _FENCE.match(line) is not None
+        fenced ^= is_fence
+        skipped = fenced or is_fence or _QUOTE.match(line)
+        bare = "" if skipped else _MARKER.sub("", line, count=1).strip()
+        is_laid_out = bool(bare) and (bare != line.strip() or _LAID_OUT.match(line) is not None)
+        if lines and (not bare or is_laid_out or not _continues(lines[-1], bare)):
+            yield " ".join(lines), is_item
             lines = []
+        if bare:
+            is_item = is_laid_out or (is_item and bool(lines))
+            lines.append(bare)
     if lines:
-        yield " ".join(lines)
+        yield " ".join(lines), is_item
 
 
 def _continues(line: str, following: str) -> bool:

@@ -51,6 +51,24 @@ def test_sentences_are_split(text: str, expected: list[str]) -> None:
     assert texts(text) == expected
 
 
+def test_lists_headings_and_tables_are_items() -> None:
+    text = "# Plan\nI moved to Porto.\n- buy flour\n  and salt\n| a | b |\n**Note:** sign\nWe open in May."
+    assert [sentence.text for sentence in sentences_of(text) if not sentence.is_item] == [
+        "I moved to Porto.",
+        "We open in May.",
+    ]
+
+
+def test_a_caption_is_not_said_and_the_text_of_a_link_is() -> None:
+    assert texts("This is Rex. [shares an image: a photo of a dog]") == ["This is Rex."]
+    assert texts("See [the opening hours](https://example.org).") == ["See [the opening hours](https://example.org)."]
+
+
+def test_a_blank_line_ends_a_paragraph() -> None:
+    long = "My wife and I have been thinking for a long time about what to do with it"
+    assert texts(f"{long}\n\nTom likes chess") == [long, "Tom likes chess"]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
