@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import click
 
 from memory_pipeline.cli.common import FILES, cli
 from memory_pipeline.cli.terminal import progress
+from memory_pipeline.errors import shown
 from memory_pipeline.rendering import to_json
 from memory_pipeline.settings import Settings
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
     from memory_pipeline.cli.common import Command
     from memory_pipeline.evaluation.labels import LabelledSet
+
+_LEAST_BUDGET: Final = 50
 
 
 class _Options(TypedDict):
@@ -31,6 +35,97 @@ class _Options(TypedDict):
     configuration: Path | None
     root: str | None
     as_json: bool
+
+
+class _Answering(TypedDict):
+    """The options that :func:`answering_options` adds."""
+
+    answer: str | None
+    judge: str | None
+    protocol: str
+    budget: tuple[int, ...]
+    sources: tuple[str, ...]
+    questions: int | None
+    answers: Path
+    context_tokens: int
+    is_estimate: bool
+
+
+class _AllOptions(_Options, _Answering):
+    """All options of a published set."""
+
+
+class _Budgets(click.ParamType[tuple[int, ...]]):
+    """Token budgets, separated by commas."""
+
+    name = "tokens"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Parse whole numbers of at least 50."""
+        if isinstance(value, tuple):
+            return value
+        if not re.fullmatch(r"[0-9]{2,7}(,[0-9]{2,7})*", value) or min(map(int, value.split(","))) < _LEAST_BUDGET:
+            self.fail(f"{value!r} is not accepted; expected e.g. 1000,4000, each at least {_LEAST_BUDGET}", param, ctx)
+        return tuple(map(int, value.split(",")))
+
+
+def answering_options(command: Command) -> Command:
+    """Add the options for answers that a model gives and another one judges."""
+    for option in reversed(
+        [
+            click.option(
+                "--answer",
+                metavar="MODEL",
+                help="Answer each question with this model (LiteLLM's provider/model; MODEL@URL for your own server) "
+                "instead of measuring retrieval.",
+            ),
+            click.option("--judge", metavar="MODEL", help="Judge the answers with this model. Default: --answer's."),
+            click.option(
+                "--protocol",
+                type=click.Choice(["paper", "omnimemeval"]),
+                default="paper",
+                show_default=True,
+                help="Whose instructions for answers and verdicts.",
+            ),
+            click.option(
+                "--budget",
+                type=_Budgets(),
+                default="1000,4000,7000",
+                show_default=True,
+                help="Tokens of the notes, one row each.",
+            ),
+            click.option(
+                "--source",
+                "sources",
+                multiple=True,
+                type=click.Choice(["memory", "rag", "history"]),
+                default=("memory", "rag", "history"),
+                help="Rows: memory, plain retrieval (BM25), the whole history. Repeatable; default: all.",
+            ),
+            click.option(
+                "--questions",
+                type=click.IntRange(min=1),
+                help="Read only so many: questions of each type (longmemeval), or samples (locomo) and chats (beam).",
+            ),
+            click.option(
+                "--answers",
+                type=click.Path(path_type=Path, dir_okay=False),
+                default="memory-pipeline-answers.jsonl",
+                show_default=True,
+                help="Keep answers and verdicts here. A stopped run goes on where it ended; no answer is paid twice.",
+            ),
+            click.option(
+                "--context-tokens",
+                default=128_000,
+                show_default=True,
+                type=click.IntRange(min=2_000),
+                help="Context of the answering model; limits the whole history.",
+            ),
+            click.option("--estimate", "is_estimate", is_flag=True, help="Print the cost; ask nothing."),
+        ]
+    ):
+        command = option(command)
+    return command
 
 
 def evaluation_options(command: Command) -> Command:
@@ -75,7 +170,7 @@ def evaluation_options(command: Command) -> Command:
 
 @cli.group("eval")
 def evaluate() -> None:
-    """Measure retrieval quality on labelled questions.
+    """Measure retrieval quality, or the answers of a model, on labelled questions.
 
     Loads the conversations into a lake, runs the pipeline, and searches working memory for each question. Results are
     scored by message: hits are mapped to their messages, in rank order, without duplicates.
@@ -97,14 +192,45 @@ def evaluate() -> None:
 @evaluate.command()
 @FILES
 @evaluation_options
-def locomo(files: tuple[Path, ...], **options: Unpack[_Options]) -> None:
+@answering_options
+def locomo(files: tuple[Path, ...], **options: Unpack[_AllOptions]) -> None:
     """Evaluate on FILES in LoCoMo's format (Maharana et al., ACL 2024).
 
-    Each sample becomes an agent of the workspace `locomo`; its questions are in `qa`.
+    Each sample becomes an agent of the workspace `locomo`; its questions are in `qa`. With --answer, adversarial
+    questions (category 5) have a figure of their own and do not count in the score.
     """
     from memory_pipeline.evaluation.formats import read_locomo_set
 
-    _evaluate(read_locomo_set(files), **options)
+    _measure("locomo", read_locomo_set(files, options["questions"]), options)
+
+
+@evaluate.command()
+@FILES
+@evaluation_options
+@answering_options
+def longmemeval(files: tuple[Path, ...], **options: Unpack[_AllOptions]) -> None:
+    """Evaluate on FILES of LongMemEval (Wu et al., ICLR 2025), such as longmemeval_s_cleaned.json.
+
+    Each question becomes an agent of the workspace `longmemeval`, with the sessions of its history.
+    """
+    from memory_pipeline.evaluation.assistant_sets import read_longmemeval_set
+
+    _measure("longmemeval", read_longmemeval_set(files, options["questions"]), options)
+
+
+@evaluate.command()
+@FILES
+@evaluation_options
+@answering_options
+def beam(files: tuple[Path, ...], **options: Unpack[_AllOptions]) -> None:
+    """Evaluate on FILES of BEAM (Tavakoli et al., ICLR 2026): lines of the dataset, or folders of its repository.
+
+    Each chat becomes an agent of the workspace `beam`, each of its batches a conversation. With --answer, the score is
+    the mean of what the answers fulfil of their rubrics.
+    """
+    from memory_pipeline.evaluation.assistant_sets import read_beam_set
+
+    _measure("beam", read_beam_set(files, options["questions"]), options)
 
 
 @evaluate.command()
@@ -128,6 +254,57 @@ def jsonl(files: tuple[Path, ...], **options: Unpack[_Options]) -> None:
     from memory_pipeline.evaluation.formats import read_jsonl_set
 
     _evaluate(read_jsonl_set(files), **options)
+
+
+def _measure(name: str, labels: LabelledSet, options: _AllOptions) -> None:
+    """Measure retrieval, or with --answer the answers of a model."""
+    if options["answer"] is None:
+        if options["judge"] is not None or options["is_estimate"]:
+            raise click.UsageError("--judge and --estimate need --answer MODEL, the model that answers the questions")
+        own: Any = {key: value for key, value in options.items() if key in _Options.__annotations__}
+        _evaluate(labels, **own)
+        return
+    from pydantic import ValidationError
+
+    from memory_pipeline.configuration.model_settings import Completion
+    from memory_pipeline.evaluation.answer_file import AnswerFile
+    from memory_pipeline.evaluation.answering import Plan, Source, estimate
+    from memory_pipeline.evaluation.harness import judge_answers
+    from memory_pipeline.evaluation.judging import Benchmark, Protocol
+    from memory_pipeline.evaluation.report import answer_lines, answer_record, estimate_lines
+
+    def model(text: str) -> Completion:
+        name, _, address = text.partition("@")
+        try:
+            return Completion(model=name, api_base=address or None, context_tokens=options["context_tokens"])
+        except ValidationError as error:
+            raise click.UsageError(f"model {shown(text)}: {error.errors()[0]['msg']}") from None
+
+    plan = Plan(
+        Benchmark(name),
+        Protocol(options["protocol"]),
+        model(options["answer"]),
+        model(options["judge"] or options["answer"]),
+        options["budget"],
+        tuple(map(Source, dict.fromkeys(options["sources"]))),
+    )
+    as_json = options["as_json"]
+    if options["is_estimate"]:
+        rows = estimate(labels, plan)
+        click.echo(to_json(rows) if as_json else "\n".join(estimate_lines(rows)))
+        return
+    with _settings(options["root"]) as settings, progress(quiet=as_json) as bar:
+        answers = judge_answers(
+            labels,
+            settings,
+            plan,
+            AnswerFile(options["answers"]),
+            options["configuration"],
+            say=lambda line: None if as_json else bar.echo(line, err=True),
+        )
+    click.echo(
+        to_json(answer_record(plan, labels, answers)) if as_json else "\n".join(answer_lines(plan, labels, answers))
+    )
 
 
 def _evaluate(labels: LabelledSet, **options: Unpack[_Options]) -> None:

@@ -37,6 +37,8 @@ class Purpose(StrEnum):
     EMBEDDING = "embedding"
     #: Consolidation of durable memories.
     CONSOLIDATION = "consolidation"
+    #: Answers and judgements of `eval --answer`; they are stored in a file of their own.
+    EVALUATION = "evaluation"
 
 
 class Trouble(StrEnum):

@@ -67,12 +67,7 @@ def read_locomo(path: Path, workspace_id: str = "locomo", agent_id: str | None =
 
 def read_samples(path: Path, workspace_id: str = "locomo", agent_id: str | None = None) -> Iterator[Sample]:
     """Yield the samples of a LoCoMo file with their questions. Arguments and errors as for :func:`read_locomo`."""
-    try:
-        data = read_json(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"file {path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"file {path} is not valid JSON: {error}") from None
+    data = json_in(path, bytes_of(path))
     samples = data if isinstance(data, list) else [data]
     for number, sample in enumerate(samples, start=1):
         default = path.stem if len(samples) == 1 else f"{path.stem}-{number}"
@@ -136,13 +131,13 @@ _CATEGORIES = {"1": "multi-hop", "2": "temporal", "3": "open-domain", "4": "sing
 _TURN = re.compile(r"D:?\s*([0-9]{1,6})\s*:\s*([0-9]{1,6})")
 
 
-def read_locomo_set(paths: Sequence[Path]) -> LabelledSet:
-    """Read files in LoCoMo's format. Each sample becomes an agent.
+def read_locomo_set(paths: Sequence[Path], most: int | None = None) -> LabelledSet:
+    """Read files in LoCoMo's format. Each sample becomes an agent. `most` is the number of samples; None for all.
 
     Raises:
         InputError: a file cannot be read or is not in this format, or two samples have the same name.
     """
-    samples = [sample for path in paths for sample in read_samples(path, _WORKSPACE)]
+    samples = [sample for path in paths for sample in read_samples(path, _WORKSPACE)][:most]
     by_name: dict[str, Sample] = {}
     for sample in samples:
         first = by_name.setdefault(sample.agent_id, sample)
@@ -164,7 +159,7 @@ def read_jsonl_set(paths: Sequence[Path]) -> LabelledSet:
     conversations: list[tuple[str, object]] = []
     questions: list[LabelledQuestion] = []
     for path in paths:
-        for where, line in _lines(path):
+        for where, line in lines_of(path):
             try:
                 record = parse_json(line)
                 if "question" in record and "messages" not in record:
@@ -180,12 +175,25 @@ def read_jsonl_set(paths: Sequence[Path]) -> LabelledSet:
     return labelled_set(conversations, questions)
 
 
-def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
+def bytes_of(path: Path) -> bytes:
+    """Return the content of a file, or raise InputError."""
     try:
-        data = path.read_bytes().removeprefix(BOM_UTF8)
+        return path.read_bytes().removeprefix(BOM_UTF8)
     except OSError as error:
         raise InputError(f"file {path} cannot be read: {error.strerror}") from None
-    for number, line in enumerate(data.split(b"\n"), start=1):
+
+
+def json_in(path: Path, data: bytes) -> Any:
+    """Return the JSON value in `data`, which is all or a line of a file, or raise InputError."""
+    try:
+        return read_json(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"file {path} is not valid JSON: {error}") from None
+
+
+def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the place and the text of each line that is not blank."""
+    for number, line in enumerate(bytes_of(path).split(b"\n"), start=1):
         if line.strip():
             yield f"file {path}, line {number}", line
 
@@ -202,10 +210,13 @@ def _locomo_questions(sample: Sample) -> Iterator[LabelledQuestion]:
             yield LabelledQuestion(
                 where=where,
                 scope=scope,
-                text=_text(record),
+                text=question_text(record),
                 evidence=_turns(record.get("evidence")),
-                category=_CATEGORIES.get(str(record.get("category"))) or _category(record.get("category")),
+                category=(
+                    category := _CATEGORIES.get(str(record.get("category"))) or _category(record.get("category"))
+                ),
                 answer=_answer(record),
+                is_unanswerable=category == ADVERSARIAL,
             )
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
@@ -228,7 +239,7 @@ def _jsonl_question(record: Mapping[str, Any], where: str) -> LabelledQuestion:
     return LabelledQuestion(
         where=where,
         scope=Scope(record.get("workspace_id"), record.get("agent_id")),  # type: ignore[arg-type]  # Scope checks
-        text=_text(record),
+        text=question_text(record),
         evidence=tuple(dict.fromkeys(_citation(each) for each in evidence)),
         category=_category(record.get("category")),
         answer=_answer(record),
@@ -248,7 +259,7 @@ def _citation(value: object) -> Citation:
     )
 
 
-def _text(record: Mapping[str, Any]) -> str:
+def question_text(record: Mapping[str, Any]) -> str:
     """Return the question. Reject here any text that a search would refuse, so that the error names the record."""
     text = record.get("question")
     try:

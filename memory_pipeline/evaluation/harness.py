@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from memory_pipeline.domain.facts import TURNS
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain, hour_of
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.evaluation.answering import Source, answer_all
 from memory_pipeline.evaluation.labels import ADVERSARIAL
 from memory_pipeline.evaluation.metrics import Ranking, Scores, percentile
 from memory_pipeline.evaluation.survival import Remains, survival
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.scopes import Scope
-    from memory_pipeline.evaluation.labels import JudgedQuestion, LabelledSet
+    from memory_pipeline.evaluation.answer_file import AnswerFile
+    from memory_pipeline.evaluation.answering import JudgedAnswer, Plan
+    from memory_pipeline.evaluation.labels import JudgedQuestion, LabelledQuestion, LabelledSet
     from memory_pipeline.reader import Hit
     from memory_pipeline.settings import Settings
 
@@ -104,12 +107,7 @@ def evaluate(
         InputError: the lake has another text of a message, or messages begin too early.
         ConfigurationError: a setting is invalid or contradicts the lake.
     """
-    lake = Lake(settings.root, settings.timezone)
-    if configuration is not None:
-        lake.put_configuration(configuration)
-    moments = [message.sent_at for message in labels.messages.values()]
-    _ingest(lake, labels.messages.values(), say)
-    unfinished = _run(lake, settings, max(moments), say)
+    lake, unfinished = _built(labels, settings, configuration, say)
     outcomes = list(_ask(lake, settings, labels, max_results, tokens, say))
     say("measuring retained answers")
     groups = defaultdict(list)
@@ -136,6 +134,39 @@ def evaluate(
     )
 
 
+def judge_answers(
+    labels: LabelledSet,
+    settings: Settings,
+    plan: Plan,
+    answers: AnswerFile,
+    configuration: Path | None = None,
+    say: Callable[[str], object] = lambda _: None,
+) -> list[JudgedAnswer]:
+    """Answer all questions of `labels` with models, and judge the answers; see :mod:`.answering`.
+
+    The pipeline runs only if the plan has notes from memory. Other arguments and errors as for :func:`evaluate`.
+    """
+    lake = Lake(settings.root, settings.timezone)
+    if Source.MEMORY in plan.sources:
+        lake, _ = _built(labels, settings, configuration, say)
+    elif configuration is not None:
+        lake.put_configuration(configuration)
+    embedder = reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
+    last = _last_times(labels)
+
+    @lru_cache(maxsize=1)  # questions of one agent follow each other
+    def reader(scope: Scope) -> MemoryReader:
+        return MemoryReader.open(
+            settings.root, workspace_id=scope.workspace_id, agent_id=scope.agent_id, embedder=embedder
+        )
+
+    def memory(question: LabelledQuestion, tokens: int) -> str:
+        now = question.now or last[question.scope]
+        return str(reader(question.scope).context(question.text, tokens, now=now))
+
+    return list(answer_all(labels, plan, memory, lake.configuration(), answers, say))
+
+
 def turns_of(hits: Iterable[Hit]) -> tuple[str, ...]:
     """Return the ids of the source messages of `hits`, in order, without duplicates."""
     return tuple(dict.fromkeys(chain.from_iterable(hit.source_ids for hit in hits)))
@@ -148,6 +179,24 @@ def within(tokens: int, hits: Iterable[Hit]) -> Iterator[Hit]:
         if tokens < 0:
             return
         yield hit
+
+
+def _built(
+    labels: LabelledSet, settings: Settings, configuration: Path | None, say: Callable[[str], object]
+) -> tuple[Lake, int]:
+    """Return the lake of `labels`, and the number of rows that wait for a model."""
+    lake = Lake(settings.root, settings.timezone)
+    if configuration is not None:
+        lake.put_configuration(configuration)
+    _ingest(lake, labels.messages.values(), say)
+    return lake, _run(lake, settings, max(_last_times(labels).values()), say)
+
+
+def _last_times(labels: LabelledSet) -> dict[Scope, datetime]:
+    last: dict[Scope, datetime] = {}
+    for message in labels.messages.values():
+        last[message.scope] = max(message.sent_at, last.get(message.scope, message.sent_at))
+    return last
 
 
 def _ingest(lake: Lake, messages: Iterable[Message], say: Callable[[str], object]) -> None:
@@ -182,9 +231,7 @@ def _ask(
     lake: Lake, settings: Settings, labels: LabelledSet, max_results: int, tokens: int, say: Callable[[str], object]
 ) -> Iterator[QuestionResult]:
     embedder = reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
-    last: dict[Scope, datetime] = {}
-    for message in labels.messages.values():
-        last[message.scope] = max(message.sent_at, last.get(message.scope, message.sent_at))
+    last = _last_times(labels)
     readers: dict[Scope, MemoryReader] = {}
     for number, judged in enumerate(labels.questions, start=1):
         question, scope = judged.question, judged.question.scope

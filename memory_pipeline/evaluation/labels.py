@@ -42,6 +42,8 @@ class LabelledQuestion:
         evidence: the messages that answer it.
         answer: the expected answer, if the file has one.
         now: time of the question, in UTC; None means the time of the agent's last message.
+        rubric: what an answer must contain, one criterion each (BEAM).
+        is_unanswerable: whether the conversations do not contain the answer; `answer` may say why.
     """
 
     where: str
@@ -51,6 +53,8 @@ class LabelledQuestion:
     category: str = UNCATEGORISED
     answer: str | None = None
     now: datetime | None = None
+    rubric: tuple[str, ...] = ()
+    is_unanswerable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +79,12 @@ class SetAside:
 class LabelledSet:
     """The validated content of labelled files.
 
-    `messages` are by row id, in the order of the files. Set aside are invalid messages, and questions without evidence
-    or with unknown or ambiguous evidence.
+    `messages` are by row id, in the order of the files. `asked` are all questions, `questions` those whose evidence is
+    known. Set aside are invalid messages, and questions without evidence or with unknown or ambiguous evidence.
     """
 
     messages: Mapping[str, Message]
+    asked: tuple[LabelledQuestion, ...]
     questions: tuple[JudgedQuestion, ...]
     questions_set_aside: tuple[SetAside, ...]
     messages_set_aside: tuple[SetAside, ...]
@@ -103,15 +108,15 @@ def labelled_set(
     for message in messages.values():
         if message.source_id is not None:
             known[message.scope, message.source_id].append(message)
-    judged, set_aside = [], []
-    for question in questions:
+    judged, set_aside, asked = [], [], tuple(questions)
+    for question in asked:
         try:
             judged.append(_judge(question, known))
         except InputError as error:
             set_aside.append(SetAside(question.where, question.text, str(error)))
-    if not judged and not set_aside:
+    if not asked:
         raise InputError("the files contain no questions; `memory-pipeline eval jsonl --help` shows the format")
-    return LabelledSet(messages, tuple(judged), tuple(set_aside), tuple(messages_set_aside))
+    return LabelledSet(messages, asked, tuple(judged), tuple(set_aside), tuple(messages_set_aside))
 
 
 def _messages(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.errors import counted, shown
+from memory_pipeline.evaluation.answering import rows_of
 from memory_pipeline.evaluation.labels import ADVERSARIAL
 from memory_pipeline.evaluation.metrics import NDCG_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from memory_pipeline.evaluation.answering import Estimate, JudgedAnswer, Plan
     from memory_pipeline.evaluation.harness import Evaluation, QuestionResult
     from memory_pipeline.evaluation.labels import Citation, LabelledSet
     from memory_pipeline.evaluation.metrics import Coverage, Scores
@@ -189,3 +192,70 @@ def _percent(share: float) -> str:
 
 def _column(name: str) -> int:
     return max(len(name), 6) + 2
+
+
+def answer_lines(plan: Plan, labels: LabelledSet, answers: Sequence[JudgedAnswer]) -> Iterator[str]:
+    """Yield the lines of a report on judged answers."""
+    rows = rows_of(answers, excluded=ADVERSARIAL)
+    yield f"{_size(labels)}; {counted(len(labels.asked), 'question')}"
+    yield f"{plan.benchmark}, protocol {plan.protocol}: answered by {plan.answer.model}, judged by {plan.judge.model}"
+    yield ""
+    yield f"{'notes':<10}{'budget':>9}{'score':>16}{'tokens/question':>17}{'dollars':>10}{'failed':>8}"
+    for row in rows:
+        score = f"{row.score:.3f} ± {row.margin:.3f}"
+        yield (
+            f"{row.source:<10}{row.budget:>9,}{score:>16}{row.tokens:>17,.0f}{_dollars(row.cost):>10}{row.failed:>8,}"
+        )
+    yield ""
+    yield f"{'':<28}" + "".join(f"{f'{row.source} {row.budget:,}':>18}" for row in rows)
+    for name in sorted({name for row in rows for name in row.categories}):
+        label = f"({name})" if name == ADVERSARIAL else name
+        yield f"{label:<28}" + "".join(f"{row.categories.get(name, 0.0):>18.3f}" for row in rows)
+    failed = sum(row.failed for row in rows)
+    if failed:
+        yield ""
+        first = next(one.error for one in answers if one.error)
+        yield f"{counted(failed, 'answer')} failed and score 0; run again to ask them again. The first: {first}"
+    yield from _set_aside_lines(replace(labels, questions=(), questions_set_aside=()))
+
+
+def answer_record(plan: Plan, labels: LabelledSet, answers: Sequence[JudgedAnswer]) -> dict[str, Any]:
+    """Return judged answers as plain values."""
+    return {
+        "set": _sizes(labels),
+        "benchmark": plan.benchmark,
+        "protocol": plan.protocol,
+        "answer": plan.answer.model,
+        "judge": plan.judge.model,
+        "rows": rows_of(answers, excluded=ADVERSARIAL),
+        "messages_set_aside": labels.messages_set_aside,
+        "answers": [
+            {
+                "where": one.question.where,
+                "category": one.question.category,
+                "source": one.source,
+                "budget": one.budget,
+                "question": one.question.text,
+                "expected": one.question.answer,
+                "answer": one.answer,
+                "score": one.score,
+                "tokens": one.tokens,
+                "error": one.error,
+            }
+            for one in answers
+        ],
+    }
+
+
+def estimate_lines(rows: Sequence[Estimate]) -> Iterator[str]:
+    """Yield the lines of an estimate."""
+    yield f"{'notes':<10}{'budget':>9}{'calls':>9}{'input tokens':>15}{'dollars':>10}"
+    for row in rows:
+        yield f"{row.source:<10}{row.budget:>9,}{row.calls:>9,}{row.tokens:>15,}{_dollars(row.cost):>10}"
+    known = [row.cost for row in rows if row.cost is not None]
+    total = sum(known) if len(known) == len(rows) else None
+    yield f"{'all':<19}{sum(row.calls for row in rows):>9,}{sum(row.tokens for row in rows):>15,}{_dollars(total):>10}"
+
+
+def _dollars(cost: float | None) -> str:
+    return "unknown" if cost is None else f"{cost:,.2f}"

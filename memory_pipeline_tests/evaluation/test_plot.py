@@ -28,7 +28,7 @@ def evaluation(*remains: Remains) -> Evaluation:
         JudgedQuestion(LabelledQuestion("set, line 1", ACME, "?", ()), ranking.relevant), ranking, ranking, 2.0
     )
     scores = Scores.of([ranking], [1, 3])
-    empty = LabelledSet({}, (), (), ())
+    empty = LabelledSet({}, (), (), (), ())
     return Evaluation(empty, 3, 100, scores, scores, {"x": scores}, None, 2.0, 2.0, remains, 0, [outcome])
 
 

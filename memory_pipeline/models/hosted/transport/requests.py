@@ -37,6 +37,7 @@ class LlmRequest:
         user: the input.
         numbers: the line numbers that an answer may cite.
         length: most characters of an answer; None for no limit.
+        schema: of the answer; None for free text.
     """
 
     use: Use
@@ -45,7 +46,7 @@ class LlmRequest:
     prompt_version: str
     system: str
     user: str
-    schema: Mapping[str, Any]
+    schema: Mapping[str, Any] | None
     name: str
     numbers: tuple[int, ...]
     length: int | None = None
