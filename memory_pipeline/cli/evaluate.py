@@ -128,6 +128,21 @@ def answering_options(command: Command) -> Command:
     return command
 
 
+_CONFIG = click.option(
+    "--config",
+    "configuration",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Use this workspaces.yaml, e.g. to measure other models or another embedder.",
+)
+_ROOT = click.option(
+    "--root",
+    metavar="URI",
+    help="Keep the lake here and reuse it: a folder, or s3://bucket/prefix. Default: a temporary folder; "
+    "MEMORY_PIPELINE_ROOT is ignored.",
+)
+
+
 def evaluation_options(command: Command) -> Command:
     """Add the options common to all formats."""
     for option in reversed(
@@ -148,19 +163,8 @@ def evaluation_options(command: Command) -> Command:
                 metavar="FILE",
                 help="Plot the metrics to a .svg or .png file (needs the extra `plot`).",
             ),
-            click.option(
-                "--config",
-                "configuration",
-                type=click.Path(path_type=Path),
-                metavar="FILE",
-                help="Use this workspaces.yaml, e.g. to measure other models or another embedder.",
-            ),
-            click.option(
-                "--root",
-                metavar="URI",
-                help="Keep the lake here and reuse it: a folder, or s3://bucket/prefix. Default: a temporary folder; "
-                "MEMORY_PIPELINE_ROOT is ignored.",
-            ),
+            _CONFIG,
+            _ROOT,
             click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         ]
     ):
@@ -305,6 +309,47 @@ def _measure(name: str, labels: LabelledSet, options: _AllOptions) -> None:
     click.echo(
         to_json(answer_record(plan, labels, answers)) if as_json else "\n".join(answer_lines(plan, labels, answers))
     )
+
+
+@evaluate.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--tokens", default=1_000, show_default=True, type=click.IntRange(50), help="Token budget of a block, at least 50."
+)
+@_CONFIG
+@_ROOT
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with each block.")
+def context(
+    files: tuple[Path, ...], *, tokens: int, configuration: Path | None, root: str | None, as_json: bool
+) -> None:
+    """Judge the contexts of prompts. FILES are JSONL; without any, 60 prompts on the sample are judged.
+
+    Each line is a conversation, in the format of `ingest`, or a prompt:
+
+    \b
+    {"workspace_id": "acme", "agent_id": "support", "user_id": "anna", "prompt": "What could I give my son?",
+     "kind": "family", "now": "2024-02-01T00:00:00Z", "holds": ["Finn", ["dinosaurs", "rockets"]],
+     "lacks": ["Lotta"], "newer": [["size 35", "size 34"]]}
+
+    `holds` lists texts that the block must hold; of a list in it, any one is enough. `lacks` lists texts that it must
+    not hold. Of each pair in `newer`, the second text must be after the first, or left out. `user_id`, `kind`, `now`,
+    `lacks` and `newer` are optional. {"workspace_id": "acme", "agent_id": "support", "fill": ["Thanks!"]} lists texts
+    that say nothing: at most a tenth of a block's lines may be such texts. A prompt is answered if all of this is true,
+    and failed if the block holds nothing of `holds`. A question in the format of `eval jsonl` is answered if its block
+    has one of its evidence messages, or something made of one.
+    """
+    from memory_pipeline.evaluation.context import context_lines, context_record, evaluate_contexts, read_prompts
+
+    prompts = read_prompts(files)
+    with _settings(root) as settings, progress(quiet=as_json) as bar:
+        results = evaluate_contexts(
+            prompts,
+            settings,
+            tokens=tokens,
+            configuration=configuration,
+            say=lambda line: None if as_json else bar.echo(line, err=True),
+        )
+    click.echo(to_json(context_record(results)) if as_json else "\n".join(context_lines(results)))
 
 
 def _evaluate(labels: LabelledSet, **options: Unpack[_Options]) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
-from memory_pipeline.evaluation.formats import bytes_of, json_in, lines_of, question_text
+from memory_pipeline.evaluation.formats import bytes_of, json_in, lines_of, text_in
 from memory_pipeline.evaluation.labels import Citation, LabelledQuestion, LabelledSet, labelled_set
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _longmemeval_question(record: Any, where: str, category: str, talks: _Talks)
     return LabelledQuestion(
         where,
         Scope(_LONGMEMEVAL, agent),
-        question_text(record),
+        text_in(record),
         () if is_unanswerable else tuple(map(Citation, evidence)),
         category,
         str(record["answer"]).strip(),
@@ -137,7 +137,7 @@ def _beam_question(record: Any, where: str, agent: str, category: str, known: se
     return LabelledQuestion(
         where,
         Scope(_BEAM, agent),
-        question_text(record),
+        text_in(record),
         tuple(Citation(each) for each in dict.fromkeys(_ids(source)) if each in known),
         category.replace("_", "-"),
         answer,

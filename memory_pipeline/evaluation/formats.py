@@ -163,7 +163,7 @@ def read_jsonl_set(paths: Sequence[Path]) -> LabelledSet:
             try:
                 record = parse_json(line)
                 if "question" in record and "messages" not in record:
-                    questions.append(_jsonl_question(record, where))
+                    questions.append(question_of(record, where))
                 elif "messages" in record and "question" not in record:
                     conversations.append((where, record))
                 else:
@@ -210,10 +210,10 @@ def _locomo_questions(sample: Sample) -> Iterator[LabelledQuestion]:
             yield LabelledQuestion(
                 where=where,
                 scope=scope,
-                text=question_text(record),
+                text=text_in(record),
                 evidence=_turns(record.get("evidence")),
                 category=(
-                    category := _CATEGORIES.get(str(record.get("category"))) or _category(record.get("category"))
+                    category := _CATEGORIES.get(str(record.get("category"))) or category_of(record.get("category"))
                 ),
                 answer=_answer(record),
                 is_unanswerable=category == ADVERSARIAL,
@@ -232,16 +232,17 @@ def _turns(evidence: object) -> tuple[Citation, ...]:
     return tuple(Citation(name) for name in dict.fromkeys(found))
 
 
-def _jsonl_question(record: Mapping[str, Any], where: str) -> LabelledQuestion:
+def question_of(record: Mapping[str, Any], where: str) -> LabelledQuestion:
+    """Return the question of a record. Raise InputError if it is invalid."""
     evidence = record.get("evidence")
     if not isinstance(evidence, list):
         raise InputError(f"evidence must be a list of message ids, not {shown(evidence)}")
     return LabelledQuestion(
         where=where,
         scope=Scope(record.get("workspace_id"), record.get("agent_id")),  # type: ignore[arg-type]  # Scope checks
-        text=question_text(record),
+        text=text_in(record),
         evidence=tuple(dict.fromkeys(_citation(each) for each in evidence)),
-        category=_category(record.get("category")),
+        category=category_of(record.get("category")),
         answer=_answer(record),
         now=None if record.get("now") is None else timestamp_of("now", record["now"]),
     )
@@ -259,20 +260,21 @@ def _citation(value: object) -> Citation:
     )
 
 
-def question_text(record: Mapping[str, Any]) -> str:
-    """Return the question. Reject here any text that a search would refuse, so that the error names the record."""
-    text = record.get("question")
+def text_in(record: Mapping[str, Any], key: str = "question") -> str:
+    """Return a text to search for. Reject here any that a search would refuse, so that the error names the record."""
+    text = record.get(key)
     try:
         if not isinstance(text, str) or not text.strip() or len(text) > MAX_QUERY:
             raise InputError(f"expected a text that is not blank, of at most {MAX_QUERY:,} characters")
         text.encode()
     except ValueError as error:
         reason = error if isinstance(error, InputError) else "it is not valid Unicode"
-        raise InputError(f"question {shown(text)} is not accepted; {reason}") from None
+        raise InputError(f"{key} {shown(text)} is not accepted; {reason}") from None
     return text
 
 
-def _category(value: object) -> str:
+def category_of(value: object) -> str:
+    """Return a category. Raise InputError if it is invalid."""
     if value is None:
         return UNCATEGORISED
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).isprintable() or value == "":

@@ -152,7 +152,7 @@ def judge_answers(
     elif configuration is not None:
         lake.put_configuration(configuration)
     embedder = reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
-    last = _last_times(labels)
+    last = last_times(labels)
 
     @lru_cache(maxsize=1)  # questions of one agent follow each other
     def reader(scope: Scope) -> MemoryReader:
@@ -188,18 +188,22 @@ def _built(
     lake = Lake(settings.root, settings.timezone)
     if configuration is not None:
         lake.put_configuration(configuration)
-    _ingest(lake, labels.messages.values(), say)
-    return lake, _run(lake, settings, max(_last_times(labels).values()), say)
+    ingest(lake, labels.messages.values(), say)
+    last = max(last_times(labels).values())
+    return lake, run(lake, settings, lake.calendar.closes_at(lake.calendar.ancestor(hour_of(last), Grain.YEARLY)), say)
 
 
-def _last_times(labels: LabelledSet) -> dict[Scope, datetime]:
+def last_times(labels: LabelledSet) -> dict[Scope, datetime]:
+    """Return the time of the last message of each agent."""
     last: dict[Scope, datetime] = {}
     for message in labels.messages.values():
-        last[message.scope] = max(message.sent_at, last.get(message.scope, message.sent_at))
+        agent = message.scope.own
+        last[agent] = max(message.sent_at, last.get(agent, message.sent_at))
     return last
 
 
-def _ingest(lake: Lake, messages: Iterable[Message], say: Callable[[str], object]) -> None:
+def ingest(lake: Lake, messages: Iterable[Message], say: Callable[[str], object]) -> None:
+    """Write messages to the journal, except those it has. Raise InputError if the lake has another text of one."""
     listed = list(messages)
     lake.ensure(min(message.sent_at for message in listed))
     stored = {message.id: message for message in landed_messages(lake, {message.hour for message in listed})}
@@ -210,16 +214,16 @@ def _ingest(lake: Lake, messages: Iterable[Message], say: Callable[[str], object
                 f"conversation {shown(message.conversation_id)}; use another --root, or none"
             )
     new = [message for message in listed if message.id not in stored]
+    lake.members.add(new)
     lake.journal.append(new)
     say(f"{len(new):,} new messages written, {len(listed) - len(new):,} already known")
 
 
-def _run(lake: Lake, settings: Settings, last: datetime, say: Callable[[str], object]) -> int:
-    """Run the pipeline as of the end of the last message's year. Return the number of unfinished rows."""
-    closed = lake.calendar.closes_at(lake.calendar.ancestor(hour_of(last), Grain.YEARLY))
+def run(lake: Lake, settings: Settings, now: datetime, say: Callable[[str], object]) -> int:
+    """Run the pipeline as of a time. Return the number of unfinished rows."""
     models = configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC))
     unfinished, started = 0, time.monotonic()
-    for event in run_all(lake, settings, models, closed):
+    for event in run_all(lake, settings, models, now):
         if isinstance(event, RunResult):
             say(run_line(event, time.monotonic() - started))
             unfinished += event.unfinished
@@ -231,7 +235,7 @@ def _ask(
     lake: Lake, settings: Settings, labels: LabelledSet, max_results: int, tokens: int, say: Callable[[str], object]
 ) -> Iterator[QuestionResult]:
     embedder = reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
-    last = _last_times(labels)
+    last = last_times(labels)
     readers: dict[Scope, MemoryReader] = {}
     for number, judged in enumerate(labels.questions, start=1):
         question, scope = judged.question, judged.question.scope

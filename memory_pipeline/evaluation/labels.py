@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Admission, read_messages, same_id_other_content
 from memory_pipeline.domain.periods import EARLIEST
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from memory_pipeline.domain.messages import Message
-    from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.domain.scopes import ScopeOf
 
 #: Category of questions without an answer in memory. It is reported separately.
 ADVERSARIAL = "adversarial"
@@ -91,17 +92,24 @@ class LabelledSet:
 
 
 def labelled_set(
-    conversations: Iterable[tuple[str, object]], questions: Iterable[LabelledQuestion], now: datetime | None = None
+    conversations: Iterable[tuple[str, object]],
+    questions: Iterable[LabelledQuestion],
+    now: datetime | None = None,
+    *,
+    needs_questions: bool = True,
+    scope_of: ScopeOf = Scope,
 ) -> LabelledSet:
     """Validate conversations, and resolve the evidence of questions.
 
     Each conversation has its place, for error messages, and is in the format of `ingest`. `now` is the time of receipt
-    of the messages, by default the current time.
+    of the messages, by default the current time. `scope_of` is as for
+    :func:`~memory_pipeline.domain.conversations.read_messages`.
 
     Raises:
-        InputError: a conversation is invalid as a whole, or there are no conversations or no questions.
+        InputError: a conversation is invalid as a whole, there are no conversations, or `needs_questions` and there are
+            none.
     """
-    messages, messages_set_aside = _messages(conversations, Admission(EARLIEST, now or datetime.now(UTC)))
+    messages, messages_set_aside = _messages(conversations, Admission(EARLIEST, now or datetime.now(UTC)), scope_of)
     if not messages:
         raise InputError(f"the files contain no conversations with messages{_first(messages_set_aside)}")
     known: defaultdict[tuple[Scope, str], list[Message]] = defaultdict(list)
@@ -114,18 +122,18 @@ def labelled_set(
             judged.append(_judge(question, known))
         except InputError as error:
             set_aside.append(SetAside(question.where, question.text, str(error)))
-    if not asked:
+    if needs_questions and not asked:
         raise InputError("the files contain no questions; `memory-pipeline eval jsonl --help` shows the format")
     return LabelledSet(messages, asked, tuple(judged), tuple(set_aside), tuple(messages_set_aside))
 
 
 def _messages(
-    conversations: Iterable[tuple[str, object]], admission: Admission
+    conversations: Iterable[tuple[str, object]], admission: Admission, scope_of: ScopeOf
 ) -> tuple[dict[str, Message], list[SetAside]]:
     messages: dict[str, Message] = {}
     set_aside = []
     for where, record in conversations:
-        accepted, rejected, _ = read_messages(record, admission)
+        accepted, rejected, _ = read_messages(record, admission, scope_of)
         for rejection in rejected:
             if rejection.record is record:
                 raise InputError(f"{where}, {rejection.where}: {rejection.reason}")
