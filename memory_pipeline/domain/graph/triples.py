@@ -46,11 +46,11 @@ _NEVER_ALIASES = frozenset(["user", "agent"])
 #: Predicates that are single-valued, unless the configuration overrides them …
 _SINGLE = word_set(
     """
-    address age balance birth_date birth_place birthday birthplace born_in born_on costs current_job current_location
-    date_of_birth deadline due_on email employer engaged_to first_name full_name gender has_name has_status height
-    is_called is_married_to is_owned_by job_title last_name lives_in located_in marital_status married_to moved_to name
-    native_language owned_by phone phone_number price pronouns relationship_status reports_to spouse status studies_at
-    surname time_zone timezone version weight works_at works_for
+    address age balance birth_date birth_place birthday birthplace blood_type born_in born_on costs current_job
+    current_location date_of_birth deadline due_on email employer engaged_to first_name full_name gender has_name
+    has_status height is_called is_married_to is_owned_by job_title last_name lives_in located_in marital_status
+    married_to moved_to name native_language owned_by phone phone_number price pronouns relationship_status rent
+    reports_to spouse status studies_at surname time_zone timezone version weight works_as works_at works_for
     """
 )
 #: … and prefixes of others, such as favourite_colour.

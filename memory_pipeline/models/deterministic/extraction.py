@@ -10,6 +10,7 @@ from memory_pipeline.domain.facts import VERBATIM, Extraction, Fact, FactKind
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.messages import Message, Role
 from memory_pipeline.domain.text.words import STOP_WORDS, stem
+from memory_pipeline.models.deterministic.assertions import Assertions
 from memory_pipeline.models.deterministic.language import lexicon
 from memory_pipeline.models.deterministic.language.dates import DateMention, dates_in, with_dates
 from memory_pipeline.models.deterministic.language.grammar import (
@@ -22,7 +23,6 @@ from memory_pipeline.models.deterministic.language.grammar import (
 )
 from memory_pipeline.models.deterministic.language.names import names_in
 from memory_pipeline.models.deterministic.memory_rules import SUPPOSED, Durable, durable_in
-from memory_pipeline.models.deterministic.triples import Assertions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ CONFIDENCE: Final = {
     FactKind.PLAN: 0.6,
     FactKind.STATEMENT: 0.6,
 }
-_NAME: Final = "deterministic-5"
+_NAME: Final = "deterministic-6"
 #: Most sentences read of a message; the turn still has all of its text.
 MOST_SENTENCES: Final = 1_000
 #: Fewest words of a sentence that explains the next one.

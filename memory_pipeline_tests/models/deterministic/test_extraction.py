@@ -38,7 +38,7 @@ def test_a_turn_is_verbatim() -> None:
     assert turn.mentioned_at == datetime(2023, 5, 7, tzinfo=UTC)
     assert [fact.content for fact in facts] == ["Anna: I moved to Porto yesterday [2023-05-07]."]
     assert turn.importance == facts[0].importance
-    assert facts[0].extraction_method == EXTRACTOR.name == "deterministic-5"
+    assert facts[0].extraction_method == EXTRACTOR.name == "deterministic-6"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_tomorrow_is_resolved_in_the_lakes_zone() -> None:
     there = DeterministicExtractor("America/New_York")  # 21:00 on 1 July there
     assert "[2024-07-02]" in there.facts_of([late])[1].content
     assert "[2024-07-03]" in EXTRACTOR.facts_of([late])[1].content
-    assert there.facts_of([late])[1].extraction_method == "deterministic-5 America/New_York"
+    assert there.facts_of([late])[1].extraction_method == "deterministic-6 America/New_York"
 
 
 @pytest.mark.parametrize(

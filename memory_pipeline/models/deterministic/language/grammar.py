@@ -56,7 +56,7 @@ _SUPPOSES = word_set("if when whenever whether unless suppose supposing what how
 _LEAST_STATED = 4
 
 #: A full stop after one of these ends no sentence.
-_ABBREVIATIONS = word_set("mr mrs ms dr prof st vs e.g i.e eg ie approx sr jr ca cf")
+_ABBREVIATIONS = word_set("mr mrs ms dr prof st vs e.g i.e eg ie approx sr jr ca cf mt ft")
 #: A full stop after one of these ends no sentence if a number follows.
 _BEFORE_NUMBERS = word_set("no nr fig p pp vol")
 

@@ -232,14 +232,14 @@ UNSAID: Final = re.compile(
 LASTING: Final = word_set(
     """
     address allergic_to also_known_as born_in born_on comes_from drives email engaged_to graduated_from is is_called
-    lives_in located_in married_to phone_number plays speaks studies studies_at works_as works_at
+    learns lives_in marital_status married_to phone_number rent speaks studies studies_at works_as works_at
     """
 )
 LASTING_FAMILY: Final = "has_"
 #: Lasting predicates that may also hold only for now.
-CHANGING: Final = word_set("drives is lives_in located_in plays studies studies_at works_as works_at")
+CHANGING: Final = word_set("drives is lives_in rent studies studies_at works_as works_at")
 #: Predicates of suppositions. "I think I am …" is mostly not a supposition.
-SUPPOSABLE: Final = LASTING - {"is", "is_called", "plays"}
+SUPPOSABLE: Final = LASTING - {"is", "is_called"}
 #: Objects of lasting "has": family, pets, illnesses.
 HELD: Final = word_set(
     """
@@ -248,7 +248,7 @@ HELD: Final = word_set(
     adhd arthritis dyslexia migraine migraines allergy allergies pacemaker
     """
 )
-LIKINGS: Final = word_set("likes dislikes prefers")
+LIKINGS: Final = word_set("likes dislikes")
 LIKING_FAMILY: Final = "favourite_"
 #: Objects of a momentary liking.
 IN_PASSING: Final = _inside(

@@ -49,8 +49,9 @@ _AFTER_POSSESSIVE = word_set("Day Eve College Hospital School Church Square Park
 #: Verbs in the singular. The first word before one of these, without an article, is mostly a name.
 _SINGULAR_VERBS = word_set(
     """
-    is was has had will can would could did does says thinks wants asks tells gets gives takes makes likes loves
-    hates starts lives works plays needs turns agrees knows pays wins brings comes goes keeps runs
+    is was has had will can would could did does isn't doesn't hasn't says thinks wants asks tells gets gives takes
+    makes likes loves hates starts lives works plays needs turns agrees knows pays wins brings comes goes keeps runs
+    speaks drives studies enjoys
     """
 )
 #: Plural verbs, and adverbs before a verb.
