@@ -93,7 +93,7 @@ defaults:
     decay: true                           # false: importance does not decay, and nothing is archived for it
     hot_entries: 20                       # lines of the hot index, which is always loaded, 0 to 500
     hot_tokens: 3000                      # its token budget
-    consolidation: rules                  # or model: completion's model merges duplicates and finds stale memories
+    consolidation: rules                  # or model: completion's model merges, compares and finds stale memories
     selection: rules                      # or model: injection's model selects memories by their headers
     imagining: rules                      # or model: it generates the queries of proactive recall
 

@@ -61,7 +61,7 @@ class MemoriesSettings(Record):
         decay: whether importance decays, so that what is not used is archived. Instructions, rules, preferences, and
             facts of identity, home, work, family or health never decay.
         hot_entries, hot_tokens: maximum number of lines and tokens of the hot index.
-        consolidation: how memories are merged and marked as stale: by rules, or by the model of `completion`.
+        consolidation: how memories are merged, compared and marked as stale: by rules, or by the model of `completion`.
         selection: how memories are selected by their headers: by rules, or by the model of `injection`.
         imagining: how queries for proactive recall are generated: by rules, or by the model of `injection`.
     """

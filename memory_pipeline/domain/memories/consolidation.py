@@ -1,8 +1,9 @@
-"""Consolidation of durable memories: five passes over one agent's memories.
+"""Consolidation of durable memories: passes over one agent's memories.
 
 A day of consolidation is a function of the memories, the day and the answers of the models. It returns events at the
-instant that ends the day. Each pass sees the effects of the previous ones: promotion, duplicates, contradictions,
-staleness, hot index. The passes repeat until nothing changes, so a following day without events can be skipped.
+instant that ends the day. Each pass sees the effects of the previous ones: promotion, duplicates, contradictions, those
+that a model finds, staleness, hot index. The passes repeat until nothing changes, so a following day without events can
+be skipped.
 
 A failed pass has no effect. The others continue, and the result names the failed pass and the reason.
 """
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.decay import ROTTEN, days_between, faded_at, lasts, needs_review, rot_at
-from memory_pipeline.domain.memories.deduplication import merge
+from memory_pipeline.domain.memories.deduplication import merge, recency
 from memory_pipeline.domain.memories.draft import ConsolidationSettings, Draft, Night, named
 from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.domain.memories.hot_index import heat
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 RIVALS = {kind: kind.rivals for kind in MemoryKind if kind.rivals is not None}
 
 
+#: Least cosine of memories that a model compares, and most memories that it compares with a changed one.
+_RELATED, _COMPARED = 0.2, 5
 #: Predicates that assert or deny the same thing as another predicate.
 _LIKING = {"loves": "likes", "dislikes": "likes", "hates": "likes"}
 _DENYING = frozenset(["dislikes", "hates"])
@@ -116,8 +119,44 @@ def _reason(winner: DurableMemory, loser: DurableMemory, predicate: str) -> str:
     return f"{named(winner)} contradicts it, and {predicate} holds one value at a time: {why}"
 
 
+def judge(draft: Draft, similar: Similar, curator: Curator) -> None:
+    """Pass 4, for a curator with a model: supersede memories that it finds contradicted by a later one.
+
+    A memory that changed on the day is compared with the few most similar ones that can contradict it, whatever their
+    words. Memories about different subjects, of different users, and those that pass 3 leaves alone are not compared.
+
+    Raises:
+        ModelError: the call of the curator's model failed.
+    """
+    pool: defaultdict[tuple[str, str | None], list[DurableMemory]] = defaultdict(list)
+    for memory in draft.memories.newest.values():
+        if memory.is_recalled and memory.memory_class is MemoryClass.FACTUAL and memory.context is memory.key is None:
+            pool[RIVALS.get(memory.kind, memory.kind), memory.user_id].append(memory)
+    found = set[tuple[str, str]]()
+    for memories in pool.values():
+        changed = [memory for memory in memories if memory.changed_at >= draft.since]
+        if not changed or len(memories) < 2:
+            continue
+        known = {memory.id: memory for memory in memories}
+        nearest: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        for one, other, cosine in similar(changed, memories, _RELATED):
+            subjects = {name_key(name) for id_ in (one, other) if (name := known[id_].subject)}
+            if one != other and len(subjects) < 2:
+                nearest[one][other] = nearest[other][one] = cosine
+        for memory in changed:
+            near = sorted(nearest[memory.id].items(), key=lambda entry: (-entry[1], entry[0]))
+            found |= {(min(memory.id, other), max(memory.id, other)) for other, _ in near[:_COMPARED]}
+    newest = draft.memories.newest
+    both = [(newest[one], newest[other]) for one, other in sorted(found)]
+    pairs = [(min(pair, key=recency), max(pair, key=recency)) for pair in both]
+    reasons = curator.contradicted(draft.scope, pairs, draft.day) if pairs else {}
+    for number, (older, newer) in enumerate(pairs):
+        if number in reasons and newest[older.id].is_recalled:
+            draft.act(MemoryVerb.SUPERSEDE, older, f"{named(newer)} contradicts it: {reasons[number]}", other=newer)
+
+
 def cool(draft: Draft, settings: ConsolidationSettings, curator: Curator) -> None:
-    """Pass 4: archive memories that have faded or have high context rot, and cool the stale ones among the others.
+    """Pass 5: archive memories that have faded or have high context rot, and cool the stale ones among the others.
 
     A hot memory does not become cold. It is archived for high context rot, and for faded importance only if its set
     importance is below the default. Memories that the curator finds not stale are not shown to it again for another
@@ -200,9 +239,7 @@ def promote(draft: Draft, settings: ConsolidationSettings) -> None:
         draft.act(MemoryVerb.PROMOTE, memory, reason)
 
 
-__all__ = ["PASSES", "ConsolidationSettings", "Night", "consolidate", "due", "review_due"]
-
-PASSES = ("promotion", "duplicates", "contradictions", "staleness", "hot index")
+__all__ = ["ConsolidationSettings", "Night", "consolidate", "due", "review_due"]
 
 #: Events after which an earlier pass may apply again: a merged memory may be promoted or have further duplicates; a
 #: formerly hot memory may be stale.
@@ -231,19 +268,22 @@ def consolidate(
     `bounds` is its start and end, UTC.
     """
     since, at = bounds
-    passes: tuple[Callable[[Draft], None], ...] = (
-        lambda draft: promote(draft, settings),
-        lambda draft: merge(draft, settings, similar, curator),
-        lambda draft: settle(draft, vocabulary),
-        lambda draft: cool(draft, settings, curator),
-        lambda draft: heat(draft, settings),
-    )
+    passes: dict[str, Callable[[Draft], None]] = {
+        "promotion": lambda draft: promote(draft, settings),
+        "duplicates": lambda draft: merge(draft, settings, similar, curator),
+        "contradictions": lambda draft: settle(draft, vocabulary),
+        "judgement": lambda draft: judge(draft, similar, curator),
+        "staleness": lambda draft: cool(draft, settings, curator),
+        "hot index": lambda draft: heat(draft, settings),
+    }
+    if not curator.confirms(scope):
+        del passes["judgement"]
     events: list[MemoryEvent] = []
     troubles: dict[str, str] = {}
     turn = 0
     for _ in range(_MOST_ROUNDS):
         before = len(events)
-        for name, work in zip(PASSES, passes, strict=True):
+        for name, work in passes.items():
             turn += 1
             if name in troubles:
                 continue

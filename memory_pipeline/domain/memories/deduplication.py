@@ -162,7 +162,7 @@ def _merge_pair(
     one, other = memories.newest[memories.resolved(one_id)], memories.newest[memories.resolved(other_id)]
     if one.id == other.id or not (one.is_recalled and other.is_recalled) or not features.agree(one, other):
         return
-    older, newer = sorted((one, other), key=_recency)
+    older, newer = sorted((one, other), key=recency)
     content, how = newer.content, "the newer one stays"
     if newer.key is None and key_of(newer) != key_of(older):
         joined = union(newer.content, older.content)
@@ -221,7 +221,7 @@ def _alike(
             entry = features.at(memory)
             parts[entry.setting, None if memory.key is not None else entry.distinctions].append(memory)
         for part in parts.values():
-            newest = max(part, key=_recency)
+            newest = max(part, key=recency)
             for memory in part:
                 if memory.id in changed_ids or newest.id in changed_ids:
                     yield memory.id, newest.id
@@ -239,7 +239,8 @@ def _keys(memory: DurableMemory) -> Iterator[Hashable]:
         yield name_key(memory.subject), memory.predicate, name_key(memory.object)
 
 
-def _recency(memory: DurableMemory) -> tuple[datetime, datetime, str]:
+def recency(memory: DurableMemory) -> tuple[datetime, datetime, str]:
+    """Return a sort key: memories that were stated later are last."""
     return memory.updated_at, memory.created_at, memory.id
 
 

@@ -135,21 +135,34 @@ class Similar(Protocol):
 
 
 class Curator(Protocol):
-    """Merges contents and finds stale memories for the consolidation, by rules or by a model."""
+    """Merges contents, and finds contradictions and stale memories for the consolidation, by rules or by a model."""
 
     def name(self, scope: Scope) -> str:
         """Return name and version of the rules or the model, for reasons."""
         ...
 
     def confirms(self, scope: Scope) -> bool:
-        """Return whether a model decides which memories are stale.
+        """Return whether a model decides which memories are stale, and which contradict each other.
 
-        If not, :meth:`stale` receives all old observations and point-in-time memories, and no others.
+        If not, :meth:`stale` receives all old observations and point-in-time memories, and no others, and
+        :meth:`contradicted` is not called.
         """
         ...
 
     def merge(self, scope: Scope, newer: str, older: str, day: Period) -> str:
         """Return one content that merges two contents with the same meaning; `newer` prevails where they differ.
+
+        Raises:
+            ModelError: the call of the model failed.
+        """
+        ...
+
+    def contradicted(
+        self, scope: Scope, pairs: Sequence[tuple[DurableMemory, DurableMemory]], day: Period
+    ) -> Mapping[int, str]:
+        """Return the indices of the pairs whose later memory contradicts the earlier one, each with a reason.
+
+        A pair is an earlier and a later memory.
 
         Raises:
             ModelError: the call of the model failed.

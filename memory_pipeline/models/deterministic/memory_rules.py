@@ -307,6 +307,13 @@ class RuleCurator:
         del scope, day
         return union(newer, older)
 
+    def contradicted(
+        self, scope: Scope, pairs: Sequence[tuple[DurableMemory, DurableMemory]], day: Period
+    ) -> dict[int, str]:
+        """Return nothing: the rules compare triples alone, not texts."""
+        del scope, pairs, day
+        return {}
+
     def stale(self, scope: Scope, memories: Sequence[DurableMemory], at: datetime, day: Period) -> dict[str, str]:
         """Return all memories, each with a reason: the candidates are already old and unconfirmed."""
         del scope, day

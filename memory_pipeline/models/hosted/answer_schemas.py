@@ -211,8 +211,8 @@ class MergeAnswer(_Model):
     )
 
 
-class FoundStale(_Model):
-    """A stale memory in a model's answer."""
+class NamedLine(_Model):
+    """A line that a model names, with its reason."""
 
     number: _Number = Field(description="Number of the line.")
     reason: _Text = Field(max_length=300, description="Why, in a few words.")
@@ -221,7 +221,13 @@ class FoundStale(_Model):
 class StaleAnswer(_Model):
     """The stale ones among old memories."""
 
-    stale: list[FoundStale] = Field(description="Those that are stale; perhaps none.")
+    stale: list[NamedLine] = Field(description="Those that are stale; perhaps none.")
+
+
+class ContradictionAnswer(_Model):
+    """The pairs of memories of which the later one contradicts the earlier one."""
+
+    pairs: list[NamedLine] = Field(description="Those that contradict each other; perhaps none.")
 
 
 def schema_of(answer: type[BaseModel]) -> dict[str, Any]:

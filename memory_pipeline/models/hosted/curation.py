@@ -1,4 +1,4 @@
-"""Consolidation of durable memories by a model: merge two contents, and find stale memories.
+"""Consolidation of durable memories by a model: merge two contents, and find contradictions and stale memories.
 
 Agents without a configured model use the rules.
 """
@@ -15,7 +15,13 @@ from memory_pipeline.domain.model_calls import Purpose, Trouble, Use, count_toke
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline.models.hosted import prompts
-from memory_pipeline.models.hosted.answer_schemas import MergeAnswer, StaleAnswer, read_answer, schema_of
+from memory_pipeline.models.hosted.answer_schemas import (
+    ContradictionAnswer,
+    MergeAnswer,
+    StaleAnswer,
+    read_answer,
+    schema_of,
+)
 from memory_pipeline.models.hosted.prompts import Line, Question, chunks_of
 from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, identity_of
 
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.models.hosted.answer_schemas import NamedLine
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
     from memory_pipeline.models.hosted.transport.requests import LlmRequest
 
@@ -33,7 +40,7 @@ _Value = TypeVar("_Value")
 
 #: Most length of a merged content, relative to the sum of both lengths.
 _TOLERANCE = 1.5
-#: Characters of a content shown to the model that judges staleness.
+#: Characters of a content shown to the model that judges memories.
 _SHOWN = 600
 
 
@@ -53,7 +60,7 @@ class HostedCurator:
         if not self.confirms(scope):
             return self._rules.name(scope)
         model = identity_of(self._executor.configuration.curation(scope))
-        return f"{model} ({prompts.MERGE_VERSION}, {prompts.STALENESS_VERSION})"
+        return f"{model} ({prompts.MERGE_VERSION}, {prompts.CONTRADICTIONS_VERSION}, {prompts.STALENESS_VERSION})"
 
     def confirms(self, scope: Scope) -> bool:
         """Return whether a model is configured for the agent."""
@@ -80,6 +87,26 @@ class HostedCurator:
         request = question.request(Use(scope, day), Purpose.CONSOLIDATION, text, tag)
         return self._ask(request, partial(_read_merge, newer, older))
 
+    def contradicted(
+        self, scope: Scope, pairs: Sequence[tuple[DurableMemory, DurableMemory]], day: Period
+    ) -> Mapping[int, str]:
+        """Return the indices of the pairs that the model finds contradictory, each with its reason.
+
+        Raises:
+            ModelError: the model gave no valid answer for one of the chunks.
+        """
+        if not self.confirms(scope):
+            return self._rules.contradicted(scope, pairs, day)
+        texts = ["\n".join(f"{self._header(one)} {_shown(one)}" for one in pair) for pair in pairs]
+        lines = [Line(number, f"[{number}]", text) for number, text in enumerate(texts, start=1)]
+        settings = self._executor.configuration.curation(scope)
+        version, text, schema = prompts.CONTRADICTIONS_VERSION, prompts.CONTRADICTIONS, schema_of(ContradictionAnswer)
+        question = Question(settings, "contradictions", version, text, {}, schema)
+        found = self._named(
+            question, lines, Use(scope, day), lambda given: read_answer(ContradictionAnswer, given)[0].pairs
+        )
+        return {number - 1: reason for number, reason in found.items()}
+
     def stale(self, scope: Scope, memories: Sequence[DurableMemory], at: datetime, day: Period) -> Mapping[str, str]:
         """Return the ids of the memories that the model finds stale, each with its reason.
 
@@ -93,28 +120,33 @@ class HostedCurator:
             settings, "staleness", prompts.STALENESS_VERSION, prompts.STALENESS, words, schema_of(StaleAnswer)
         )
         lines = [
-            Line(number, f"[{number}] {memory.kind}, {self._day(memory)}:", shortened(memory.content, _SHOWN))
+            Line(number, f"[{number}] {self._header(memory)}", _shown(memory))
             for number, memory in enumerate(memories, start=1)
         ]
-        chunks = chunks_of(lines, question.room)
+        found = self._named(question, lines, Use(scope, day), lambda given: read_answer(StaleAnswer, given)[0].stale)
+        return {memories[number - 1].id: reason for number, reason in found.items()}
 
-        def ask(text: str, numbers: tuple[int, ...]) -> Mapping[int, str] | ModelError:
+    def _named(
+        self, question: Question, lines: Sequence[Line], use: Use, read: Callable[[str], Sequence[NamedLine]]
+    ) -> dict[int, str]:
+        """Return the numbers of the lines that the model names, each with its reason. The lines are asked in chunks."""
+
+        def ask(text: str, numbers: tuple[int, ...]) -> Sequence[NamedLine] | ModelError:
             tag = prompts.tag_for(text)
             enclosed = f"<{tag}>\n{text}\n</{tag}>"
-            request = question.request(Use(scope, day), Purpose.CONSOLIDATION, enclosed, tag, numbers)
             try:
-                answer, _ = self._ask(request, partial(read_answer, StaleAnswer))
+                found = self._ask(question.request(use, Purpose.CONSOLIDATION, enclosed, tag, numbers), read)
             except ModelError as error:  # raised in a task, it would stop concurrent questions
                 return error
-            shown = set(numbers)
-            return {one.number: one.reason for one in answer.stale if one.number in shown}  # no invented numbers
+            return [one for one in found if one.number in numbers]  # no invented numbers
 
         found: dict[int, str] = {}
+        chunks = chunks_of(lines, question.room)
         for answer in self._executor.gather([partial(ask, chunk.text, chunk.numbers) for chunk in chunks]):
             if isinstance(answer, ModelError):
                 raise answer
-            found |= answer
-        return {memories[number - 1].id: reason for number, reason in found.items()}
+            found |= {one.number: one.reason for one in answer}
+        return found
 
     def _ask(self, request: LlmRequest, read: Callable[[str], _Value]) -> _Value:
         """Return the model's answer, and store it."""
@@ -124,8 +156,12 @@ class HostedCurator:
             self._executor.log_failure(error)
             raise
 
-    def _day(self, memory: DurableMemory) -> str:
-        return f"{memory.updated_at.astimezone(self._zone):%Y-%m-%d}"
+    def _header(self, memory: DurableMemory) -> str:
+        return f"{memory.kind}, {memory.updated_at.astimezone(self._zone):%Y-%m-%d}:"
+
+
+def _shown(memory: DurableMemory) -> str:
+    return shortened(memory.content, _SHOWN)
 
 
 def _read_merge(newer: str, older: str, text: str) -> str:

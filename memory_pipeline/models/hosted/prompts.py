@@ -130,6 +130,20 @@ An AI agent keeps notes for good. Two of them say the same, or nearly, and you m
 - Keep names, numbers, dates, places and conditions as they are given. What both say is said once.
 - Where they differ in words alone, take those of the newer one."""
 
+CONTRADICTIONS = """\
+You check the notes of an AI agent. Each numbered pair has an earlier note and, below it, a later one, each with its \
+kind and day. You name the pairs in which the later note replaces the earlier one.
+
+- `pairs` holds the number of each of these pairs, with a reason in a few words.
+- The later note replaces the earlier one if it says of the same person or thing that it has changed or ended, that \
+the earlier note was wrong, or if it asks for something else in the same matter.
+- It does not if both can hold at the same time, if it only adds something, if it is about another person, thing \
+or time, or if the earlier note also says something that still holds.
+- If in doubt, leave the pair out. If there is none, `pairs` is empty.
+
+Example: "The office is on the 3rd floor." and later "We moved the office to Main Street." is such a pair. "Lea likes \
+tea." and later "Lea likes coffee." is not."""
+
 STALENESS = """\
 An AI agent keeps notes for good. You are given, as numbered lines, notes that nobody has said again for long, each \
 with its kind and the day on which it was last heard. Today is {today}. You name those that are most likely no longer \
@@ -150,6 +164,7 @@ RERANK_VERSION = "rerank-1"
 SELECTION_VERSION = "selection-1"
 IMAGINING_VERSION = "imagining-1"
 MERGE_VERSION = "merge-1"
+CONTRADICTIONS_VERSION = "contradictions-1"
 STALENESS_VERSION = "staleness-1"
 
 _FRAME = """{instructions}

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.graph.triples import name_key
-from memory_pipeline.domain.memories.consolidation import PASSES, ConsolidationSettings, Night, due
+from memory_pipeline.domain.memories.consolidation import ConsolidationSettings, Night, due
 from memory_pipeline.domain.memories.deduplication import FeatureCache
 from memory_pipeline.domain.memories.events import CONSOLIDATION, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories, fold_events
@@ -243,12 +243,7 @@ def test_each_pass_sees_the_changes_of_earlier_passes() -> None:
         ("SUPERSEDE", older.memory_id, own),
         ("HEAT", own, None),
     ]
-    assert [(event.turn, event.place, PASSES[(event.turn - 1) % len(PASSES)]) for event in done.events] == [
-        (1, 0, "promotion"),
-        (2, 0, "duplicates"),
-        (3, 0, "contradictions"),
-        (5, 0, "hot index"),
-    ]
+    assert [(event.turn, event.place) for event in done.events] == [(1, 0), (2, 0), (3, 0), (5, 0)]
     assert memories.newest[own].kind is MemoryKind.FACT
 
 

@@ -28,12 +28,12 @@ from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError
 from memory_pipeline_tests.building import NOW
 from memory_pipeline_tests.domain.memories.consolidating import as_near_as, consolidated, day_after, did
-from memory_pipeline_tests.domain.memories.histories import ACME, only, remember
+from memory_pipeline_tests.domain.memories.histories import ACME, do, only, remember
 from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.lake import Lake
@@ -93,7 +93,7 @@ def test_agents_without_a_model_send_no_request(lake: Lake, server: OpenAIServer
         assert curator.stale(scope, memories, NOW, DAY).keys() == {memories[0].id}
     assert not server.requests
     assert curator.confirms(ACME)
-    assert curator.name(ACME).endswith("(merge-1, staleness-1)")
+    assert curator.name(ACME).endswith("(merge-1, contradictions-1, staleness-1)")
     assert curator.name(ACME).startswith("openai/m")
 
 
@@ -240,6 +240,73 @@ def test_any_answer_is_read_or_invalid(said: object) -> None:
         content = read_answer(MergeAnswer, json.dumps({"content": said}))[0].content
         assert 0 < len(content) <= MAX_CONTENT
         content.encode()
+
+
+# --- contradictions --------------------------------------------------------------------------------------------------
+
+
+PORTO, OSLO, COFFEE = "Anna has her desk in Porto.", "Anna now works from the Oslo office.", "Anna likes tea in Porto."
+SHORT, LONG = "Keep answers short.", "Explain everything at length from now on."
+SAID = {PORTO: "observation", SHORT: "instruction", OSLO: "fact", LONG: "instruction", COFFEE: "fact"}
+TEXTS = {
+    content: remember(content, place, kind=kind, subject=None if kind == "instruction" else "Anna")
+    for place, (content, kind) in enumerate(SAID.items(), start=-9)
+}
+RELATED = {(PORTO, OSLO): 0.4, (SHORT, LONG): 0.3, (PORTO, COFFEE): 0.5, (OSLO, LONG): 0.9, (COFFEE, OSLO): 0.1}
+
+
+def contradicting(*pairs: tuple[str, str]) -> Callable[[Json], Json]:
+    """Return a model that names these pairs of an earlier and a later content, and one that it was not shown."""
+
+    def answer(body: Json) -> Json:
+        shown = re.findall(r"^\[(\d+)\] .*?: (.*)\n.*?: (.*)$", body["messages"][1]["content"], re.MULTILINE)
+        named = [int(number) for number, earlier, later in shown if (earlier, later) in pairs]
+        return {"pairs": [{"number": number, "reason": "that has changed"} for number in [*named, 99]]}
+
+    return answer
+
+
+def test_a_text_that_the_model_finds_contradicted_is_superseded_by_the_later_one(
+    lake: Lake, server: OpenAIServer
+) -> None:
+    server.answer = contradicting((PORTO, OSLO), (SHORT, LONG))
+    curator = curator_of(lake, server)
+    done, memories = consolidated(TEXTS.values(), settings=FEW, similar=as_near_as(RELATED), curator=curator)
+    ids = {content: event.memory_id for content, event in TEXTS.items()}
+    assert not done.troubles
+    assert sorted(did(done)) == sorted([("SUPERSEDE", ids[PORTO], ids[OSLO]), ("SUPERSEDE", ids[SHORT], ids[LONG])])
+    assert memories.newest[ids[PORTO]].status_reason == f"“{OSLO}” contradicts it: that has changed"
+    [request] = server.requests
+    asked = request.body["messages"][1]["content"]
+    assert asked.count("[") == 3  # neither an instruction with a fact, nor what is hardly similar
+    assert (
+        consolidated(memories, day_after(1), settings=FEW, similar=as_near_as(RELATED), curator=curator)[0].events == ()
+    )
+    revived = fold_events([do("CONFIRM", ids[PORTO], 30)], memories).newest[ids[PORTO]]
+    assert revived.is_recalled
+
+
+def test_texts_about_two_people_are_not_compared(lake: Lake, server: OpenAIServer) -> None:
+    ben = remember("Ben has his desk in Oslo.", 0, subject="Ben")
+    near = as_near_as({(PORTO, "Ben has his desk in Oslo."): 0.6})
+    consolidated([TEXTS[PORTO], ben], settings=FEW, similar=near, curator=curator_of(lake, server))
+    assert not server.requests
+
+
+def test_a_failed_model_leaves_contradictions_of_triples_settled(lake: Lake, server: OpenAIServer) -> None:
+    triples = [
+        remember(f"Anna lives in {city}.", hours, subject="Anna", predicate="lives_in", object=city)
+        for hours, city in enumerate(["Porto", "Oslo"])
+    ]
+    server.faults = [Fault("500", times=None)]
+    events, near = [*triples, *TEXTS.values()], as_near_as(RELATED)
+    done, _ = consolidated(events, settings=FEW, similar=near, curator=curator_of(lake, server))
+    assert did(done) == [("SUPERSEDE", triples[0].memory_id, triples[1].memory_id)]
+    assert list(done.troubles) == ["judgement"]
+    server.reset()
+    server.answer = contradicting((PORTO, OSLO))
+    again, _ = consolidated(events, settings=FEW, similar=near, curator=curator_of(lake, server))
+    assert (len(again.events), again.troubles) == (2, {})
 
 
 # --- whole days ------------------------------------------------------------------------------------------------------

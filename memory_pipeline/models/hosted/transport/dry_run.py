@@ -140,7 +140,8 @@ def _summary(request: LlmRequest) -> str:
 
 
 def _consolidation(request: LlmRequest) -> str:
-    return json.dumps({"content": "\n".join(data for _, data in _DATA.findall(request.user)), "stale": []})
+    content = "\n".join(data for _, data in _DATA.findall(request.user))
+    return json.dumps({"content": content, "pairs": [], "stale": []})
 
 
 _PLACEHOLDERS = {Purpose.EXTRACTION: _extraction, Purpose.CONSOLIDATION: _consolidation}
