@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from memory_pipeline.domain.facts import VERBATIM, Extraction, Fact, FactKind
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.messages import Message, Role
+from memory_pipeline.domain.text.foreign_text import own_text
 from memory_pipeline.domain.text.words import STOP_WORDS, stem
 from memory_pipeline.models.deterministic.assertions import Assertions
 from memory_pipeline.models.deterministic.language import lexicon
@@ -54,9 +55,10 @@ class DeterministicExtractor:
     """Extract facts with tables of English cue words; a :class:`memory_pipeline.domain.facts.Extractor`.
 
     Each message of a user or assistant gives its turn, verbatim, and one fact per distinct sentence that asserts
-    something. The turn has the graph operations of a user's simple assertions. Sentences without any known English word
-    are kept if they are long enough, since no cue applies. Only the first 1,000 sentences of a message are read
-    (:data:`MOST_SENTENCES`), which bounds the work per message.
+    something. What a user pasted gives none (:mod:`memory_pipeline.domain.text.foreign_text`). The turn has the graph
+    operations of a user's simple assertions. Sentences without any known English word are kept if they are long enough,
+    since no cue applies. Only the first 1,000 sentences of a message are read (:data:`MOST_SENTENCES`), which bounds
+    the work per message.
 
     ``importance`` starts at 0.3. These are added:
 
@@ -107,18 +109,18 @@ class DeterministicExtractor:
         return [fact for message in messages if message.role.is_memorable for fact in self._facts(message)]
 
     def _facts(self, message: Message) -> list[Fact]:
-        sentences = sentences_of(message.content, MOST_SENTENCES)
+        said = own_text(message.content) if message.role is Role.USER else message.content
+        sentences = sentences_of(said, MOST_SENTENCES)
         names = names_in(sentences, message.name)
         said_on = message.said_at(self._zone).date()
         dates = [dates_in(sentence, said_on) for sentence in sentences]
         assertions = Assertions(message, sentences, names)
-        unquoted = set(map(id, assertions.sentences))
         facts: dict[str, Fact] = {}
         found = zip(sentences, names, dates, strict=True)
         for position, (sentence, sentence_names, mentions) in enumerate(found, start=1):
             meaning = _meaning(sentence)
             durable = None
-            if id(sentence) in unquoted and not _asks(sentence):
+            if message.role is Role.USER and not _asks(sentence):
                 durable = durable_in(sentence, message.user, assertions.operations_of, has_date=bool(mentions))
             # A durable sentence becomes a fact even if it asserts nothing: "Always be brief."
             if durable is None and not _asserts(sentence, meaning, bool(mentions)):

@@ -1,8 +1,8 @@
 """Split messages into sentences and words, and find verbs and tenses, in linear time.
 
-Fenced code, quoted lines ("> …") and captions ("[a photo of …]") are skipped, since the speaker does not assert them.
-List and heading markers are dropped. The regular expressions use possessive quantifiers, so that no input makes them
-backtrack.
+Code, quoted lines and other blocks (:func:`~memory_pipeline.domain.text.foreign_text.without_blocks`) and captions ("[a
+photo of …]") are skipped, since the speaker does not assert them. List and heading markers are dropped. The regular
+expressions use possessive quantifiers, so that no input makes them backtrack.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.text.foreign_text import without_blocks
 from memory_pipeline.domain.text.words import parts_of, word_set
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 #: A longer "sentence" (dictation, a log) is split at blanks into pieces of at most this many characters.
 MAX_LENGTH = 400
 
-_FENCE = re.compile(r"\s*(?:```|~~~)")
-_QUOTE = re.compile(r"\s*>")
 _MARKER = re.compile(r"\A\s*(?:[-*•–+]|\d{1,3}[.)]|#{1,6})\s+(?=\S)")
 #: A table, or a line that begins in bold, is laid out like a list.
 _LAID_OUT = re.compile(r"\s*(?:\||\*\*)")
@@ -103,7 +102,7 @@ def sentences_of(text: str, most: int | None = None) -> list[Sentence]:
     """Return the sentences of a message, in order; only the first `most` of them, if given."""
     pieces = (
         Sentence.of(piece, is_item=is_item)
-        for paragraph, is_item in _paragraphs(_CAPTION.sub("", text))
+        for paragraph, is_item in _paragraphs(_CAPTION.sub("", without_blocks(text)))
         for sentence in _split(paragraph)
         for part in _stated_and_asked(_unquoted(_EMOJI_EDGE.sub("", sentence).strip(" \t*_~`")))
         for piece in _pieces(part)
@@ -114,12 +113,9 @@ def sentences_of(text: str, most: int | None = None) -> list[Sentence]:
 def _paragraphs(text: str) -> Iterator[tuple[str, bool]]:
     """Yield runs of lines that belong together, and whether a run is a list item, a heading or a row of a table."""
     lines: list[str] = []
-    fenced = is_item = False
+    is_item = False
     for line in text.splitlines():
-        is_fence = _FENCE.match(line) is not None
-        fenced ^= is_fence
-        skipped = fenced or is_fence or _QUOTE.match(line)
-        bare = "" if skipped else _MARKER.sub("", line, count=1).strip()
+        bare = _MARKER.sub("", line, count=1).strip()
         is_laid_out = bool(bare) and (bare != line.strip() or _LAID_OUT.match(line) is not None)
         if lines and (not bare or is_laid_out or not _continues(lines[-1], bare)):
             yield " ".join(lines), is_item
