@@ -210,8 +210,9 @@ def consolidate_memories(
       staleness       memories not mentioned for long turn cold; faded ones are archived
       hot index       choose the most important memories, within two limits
 
-    Nothing is deleted: a superseded memory names its successor, and archive search finds it. Instructions, rules and
-    preferences never become stale. Each change is an event with a reason (`memory-pipeline memories explain`).
+    Nothing is deleted: a superseded memory names its successor, and archive search finds it. Instructions, rules, and
+    what tells identity, home, work, family or health never become stale. Each change is an event with a reason
+    (`memory-pipeline memories explain`).
 
     \b
         memory-pipeline consolidate --dry-run                     preview the pending days, with reasons

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.chat_messages import messages_in
-from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.domain.memories.permanence import PERMANENT_KINDS
 from memory_pipeline.domain.text.ranking import Query, terms
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
@@ -33,7 +33,6 @@ _READ: Final = 2_000
 QUERIES: Final = 5
 #: Most names that become queries, and most words of the topic.
 _NAMES, _WORDS = 3, 6
-_PERMANENT = frozenset(kind for kind in MemoryKind if kind.is_permanent)
 
 
 def proactive_recall(
@@ -60,8 +59,8 @@ def proactive_recall(
         for question, vector in zip(questions, memories.embedded(texts), strict=True)
     ]
     whole, *for_queries = requests
-    all_permanent = Wanted(whole.question, whole.vector, limit, _PERMANENT, exclude=exclude)
-    related_permanent = Wanted(whole.question, whole.vector, limit, _PERMANENT, exclude=exclude, only_fitting=True)
+    all_permanent = Wanted(whole.question, whole.vector, limit, PERMANENT_KINDS, exclude=exclude)
+    related_permanent = Wanted(whole.question, whole.vector, limit, PERMANENT_KINDS, exclude=exclude, only_fitting=True)
     found = [memories.ranked(one, now) for one in (related_permanent, *for_queries, all_permanent)]
     best, *others, last = (one.memories for one in found)
     in_turn = [one for each in zip_longest(*others) for one in each if one is not None]

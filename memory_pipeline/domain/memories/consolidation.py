@@ -16,11 +16,12 @@ from math import floor
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.graph.triples import name_key
-from memory_pipeline.domain.memories.decay import ROTTEN, days_between, faded_at, lasts, needs_review, rot_at
+from memory_pipeline.domain.memories.decay import ROTTEN, days_between, faded_at, needs_review, rot_at
 from memory_pipeline.domain.memories.deduplication import merge, recency
 from memory_pipeline.domain.memories.draft import ConsolidationSettings, Draft, Night, named
 from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.domain.memories.hot_index import heat
+from memory_pipeline.domain.memories.permanence import lasts, permanence_of
 from memory_pipeline.domain.memories.record import ENDED, IMPORTANCE, MemoryClass, MemoryKind, Temperature, shortened
 
 if TYPE_CHECKING:
@@ -35,8 +36,20 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.scopes import Scope
 
 
+#: Kinds of which several hold at once.
+_NO_RIVALS = frozenset(
+    [
+        MemoryKind.RULE,
+        MemoryKind.PROCEDURE,
+        MemoryKind.REFLECTION,
+        MemoryKind.DECISION,
+        MemoryKind.PLAN,
+        MemoryKind.TOOL_OUTPUT,
+        MemoryKind.CONVERSATION_SUMMARY,
+    ]
+)
 #: Kinds with the same value can contradict each other.
-RIVALS = {kind: kind.rivals for kind in MemoryKind if kind.rivals is not None}
+RIVALS = {kind: kind for kind in MemoryKind if kind not in _NO_RIVALS} | {MemoryKind.OBSERVATION: MemoryKind.FACT}
 
 
 #: Least cosine of memories that a model compares, and most memories that it compares with a changed one.
@@ -158,9 +171,10 @@ def judge(draft: Draft, similar: Similar, curator: Curator) -> None:
 def cool(draft: Draft, settings: ConsolidationSettings, curator: Curator) -> None:
     """Pass 5: archive memories that have faded or have high context rot, and cool the stale ones among the others.
 
-    A hot memory does not become cold. It is archived for high context rot, and for faded importance only if its set
-    importance is below the default. Memories that the curator finds not stale are not shown to it again for another
-    full period.
+    Memories that last are left alone (:mod:`memory_pipeline.domain.memories.permanence`). A hot memory does not become
+    cold. It is archived for high context rot; for faded importance only if its set importance is below the default, or
+    if it weighs less than a fact, as likes do. Memories that the curator finds not stale are not shown to it again for
+    another full period.
 
     Raises:
         ModelError: the call of the curator's model failed.
@@ -190,7 +204,7 @@ def cool(draft: Draft, settings: ConsolidationSettings, curator: Curator) -> Non
 
 def _would_change(memory: DurableMemory, at: datetime, settings: ConsolidationSettings, *, confirms: bool) -> bool:
     """Return whether the pass would change a memory at an instant. If so, it would at all later instants."""
-    if not memory.is_active or memory.is_permanent:
+    if not memory.is_active or lasts(memory):
         return False
     return _is_candidate(memory, at, settings, confirms=confirms) or _why_archive(memory, at, settings) is not None
 
@@ -207,12 +221,11 @@ def _is_candidate(memory: DurableMemory, at: datetime, settings: ConsolidationSe
 
 
 def _why_archive(memory: DurableMemory, at: datetime, settings: ConsolidationSettings) -> str | None:
-    if lasts(memory):
-        return None
     rotten = rot_at(memory, at)
     if rotten >= ROTTEN:
         return f"its context rot is {rotten:.4f}, {ROTTEN} or more"
-    if not settings.decay or (memory.temperature is Temperature.HOT and memory.importance >= IMPORTANCE):
+    weighs = memory.importance >= IMPORTANCE and permanence_of(memory).weight >= 1.0
+    if not settings.decay or (memory.temperature is Temperature.HOT and weighs):
         return None  # Every prompt includes the hot index; these uses are not counted.
     left = faded_at(memory, at)
     age = days_between(memory.updated_at, at)

@@ -10,8 +10,7 @@ import math
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.memories.record import ENDED, MemoryKind
-from memory_pipeline.domain.text.words import word_set
+from memory_pipeline.domain.memories.permanence import PERMANENT_KINDS, lasts
 from memory_pipeline.errors import counted
 
 if TYPE_CHECKING:
@@ -24,25 +23,6 @@ if TYPE_CHECKING:
 REVIEW, ROTTEN = 0.7, 0.9
 #: Share of the importance that remains after each day without use.
 KEPT_PER_DAY = 0.99
-
-#: Predicates that tell of identity, home, work, family or health.
-_LASTING = word_set(
-    """
-    age alias also_known_as birth_date birth_place birthday birthplace born_in born_on comes_from date_of_birth
-    first_name full_name gender is is_a is_called is_named last_name maiden_name name nationality native_language
-    nickname pronouns religion speaks surname
-    address current_address email home_address home_town hometown lives_at lives_in phone phone_number resides_in
-    time_zone timezone
-    current_job employed_as employed_by employer graduated_from job job_title occupation profession reports_to role
-    studied_at studies studies_at works_as works_at works_for works_in
-    child_of cousin_of daughter_of divorced_from engaged_to grandchild_of grandparent_of has is_married_to
-    marital_status married_to parent_of partner_of related_to relationship_status sibling_of son_of spouse spouse_of
-    widow_of widower_of
-    allergic_to blood_group blood_type diagnosed_with intolerant_to suffers_from takes_medication
-    """
-)
-#: Family, pets, illnesses and the like: ``has_sister``; except what changes.
-_LASTING_FAMILY, _CHANGING = "has_", frozenset(["has_status"])
 
 _DAY = timedelta(days=1)
 #: Half-life of the age term, and days without use after which the idle term reaches its maximum.
@@ -69,19 +49,6 @@ def rot(age_days: float, days_since_access: float | None, importance: float) -> 
 def days_between(earlier: datetime, later: datetime) -> float:
     """Return the days from `earlier` to `later`, negative if the order is reversed."""
     return (later - earlier) / _DAY
-
-
-def lasts(memory: DurableMemory) -> bool:
-    """Return whether a memory does not decay.
-
-    These are the permanent kinds, entries of contexts, and facts whose predicate tells of identity, home, work, family
-    or health, unless they describe one moment.
-    """
-    if memory.kind.is_permanent or memory.context is not None:
-        return True
-    predicate = (memory.predicate or "").removeprefix(ENDED)
-    tells = predicate in _LASTING or (predicate.startswith(_LASTING_FAMILY) and predicate not in _CHANGING)
-    return tells and memory.kind is MemoryKind.FACT and not memory.is_point_in_time
 
 
 def relevance_at(memory: DurableMemory, at: datetime) -> float:
@@ -119,7 +86,7 @@ def warning(memory: DurableMemory, now: datetime) -> str | None:
     age = now - memory.updated_at
     if memory.is_point_in_time:
         return f"a snapshot of {_ago(age)}: query the source again before relying on it"
-    if memory.kind.is_permanent or age < _FRESHNESS_DAY:
+    if memory.kind in PERMANENT_KINDS or age < _FRESHNESS_DAY:
         return None
     return f"last heard {_ago(age)}: verify it before relying on it"
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.draft import named
 from memory_pipeline.domain.memories.events import NOTHING_SAID, Changes, MemoryVerb, key_of
+from memory_pipeline.domain.memories.permanence import PERMANENT_KINDS
 from memory_pipeline.domain.memories.record import (
     MAX_CONTENT,
     DurableMemory,
@@ -150,7 +151,8 @@ class FeatureCache:
             return False
         if not first.keys.isdisjoint(second.keys):
             return True
-        if one.kind.is_permanent and not (_within(first.words, second.words) or _within(second.words, first.words)):
+        is_within = _within(first.words, second.words) or _within(second.words, first.words)
+        if one.kind in PERMANENT_KINDS and not is_within:
             return False  # Similar vectors do not show who should do what to whom.
         return not (_differ(first.subject, second.subject) or _differ(first.object, second.object))
 

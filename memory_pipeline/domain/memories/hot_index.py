@@ -1,7 +1,9 @@
 """Pass 5: the hot index, an agent's table of contents that is always loaded, limited by entries and tokens.
 
-The ranking does not depend on the current time: all memories decay by the same 1 % a day since their last use. So a day
-without events changes nothing. A memory stays in the index until another one scores 10 % higher.
+Memories that last come first, then those that fade. Within each, the weight of the predicate or kind
+(:mod:`memory_pipeline.domain.memories.permanence`), importance, confidence and the last use decide. The ranking does
+not depend on the current time, so a day without events changes nothing. A memory stays in the index until another one
+of its group scores 10 % higher.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.memories.decay import KEPT_PER_DAY, days_between, lasts
+from memory_pipeline.domain.memories.decay import KEPT_PER_DAY, days_between
 from memory_pipeline.domain.memories.events import MemoryVerb
+from memory_pipeline.domain.memories.permanence import lasts, permanence_of
 from memory_pipeline.domain.memories.record import MAX_HOOK, MemoryKind, Temperature, shortened
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.text.recalled_text import mark_lines
@@ -24,13 +27,12 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.fold import Memories
     from memory_pipeline.domain.memories.record import DurableMemory
 
-#: Weight of each kind relative to a fact. Other kinds are not indexed: tool output and observations, which could
-#: otherwise never become stale.
-WEIGHTS = {kind: kind.weight for kind in MemoryKind if kind.weight is not None}
 #: Relative margin by which a memory must beat one in the index to replace it.
 MARGIN = 0.1
 
 _FADING = math.log(KEPT_PER_DAY)
+#: Share of that pace at which memories that last give way to newer ones that matter as much.
+_SLOWLY = 0.1
 _BONUS = math.log1p(MARGIN)
 _SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -61,10 +63,10 @@ class HotEntry:
 def hot_entries(memories: Iterable[DurableMemory]) -> list[HotEntry]:
     """Return the entries of the hot memories, in an order that is stable from day to day.
 
-    Kinds with a higher weight are first; within a weight, older memories are first.
+    Those with a higher weight are first; within a weight, older memories are first.
     """
     hot = [memory for memory in memories if memory.is_active and memory.temperature is Temperature.HOT]
-    hot.sort(key=lambda memory: (-WEIGHTS.get(memory.kind, 0.0), memory.created_at, memory.id))
+    hot.sort(key=lambda memory: (-permanence_of(memory).weight, memory.created_at, memory.id))
     return [HotEntry.of(memory) for memory in hot]
 
 
@@ -86,7 +88,7 @@ def choose_hot(memories: Memories, settings: ConsolidationSettings) -> list[Dura
 def within_limits(memories: Iterable[DurableMemory], entries: int, tokens: int) -> list[DurableMemory]:
     """Return the best memories within both limits, best first. They may be of several scopes."""
     chosen: list[DurableMemory] = []
-    for memory in sorted(memories, key=lambda memory: (-_score(memory), memory.id)):
+    for memory in sorted(memories, key=lambda memory: (not lasts(memory), -_score(memory), memory.id)):
         if len(chosen) == entries or tokens <= 0:
             break
         size = HotEntry.of(memory).tokens
@@ -104,7 +106,7 @@ def is_eligible(memory: DurableMemory, settings: ConsolidationSettings) -> bool:
     is_kept = lasts(memory) or not settings.decay
     matters = memory.importance > 0 if is_kept else memory.importance >= settings.archive_below
     matters = matters and memory.context is None
-    return matters and memory.is_recalled and not memory.is_point_in_time and memory.kind in WEIGHTS
+    return matters and memory.is_recalled and not memory.is_point_in_time and permanence_of(memory).weight > 0
 
 
 def heat(draft: Draft, settings: ConsolidationSettings) -> None:
@@ -125,15 +127,18 @@ def heat(draft: Draft, settings: ConsolidationSettings) -> None:
 
 
 def _score(memory: DurableMemory) -> float:
-    """Return the logarithm of kind × importance × confidence × 0.99^days, with a bonus for memories in the index.
+    """Return the logarithm of weight × importance × confidence × 0.99^days, with a bonus for memories in the index.
 
-    Days are counted from a fixed day instead of to the present, which gives the same order on any day.
+    Days are counted from a fixed day instead of to the present, which gives the same order on any day. A tenth of them
+    counts for memories that last.
     """
-    base = WEIGHTS.get(memory.kind, 0.0) * memory.importance * memory.confidence
+    permanence = permanence_of(memory)
+    base = permanence.weight * memory.importance * memory.confidence
     if base <= 0.0:
         return -math.inf
     bonus = _BONUS if memory.temperature is Temperature.HOT else 0.0
-    return math.log(base) + bonus - _FADING * days_between(_SOME_DAY, memory.last_used_at)
+    fading = _FADING * _SLOWLY if permanence.lasts else _FADING
+    return math.log(base) + bonus - fading * days_between(_SOME_DAY, memory.last_used_at)
 
 
 def _line(title: str, kind: MemoryKind, hook: str) -> str:

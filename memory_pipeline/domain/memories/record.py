@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.scopes import user_identity
@@ -36,55 +36,25 @@ _One = TypeVar("_One", bound=StrEnum)
 _SIGNS = re.compile(r"[#%&@]|(?<!\w)[-−](?=\d)|(?<=\d)[.,:/-](?=\d)")
 
 
-class _Traits(NamedTuple):
-    """The traits of a kind. A new kind must define all of them.
-
-    Attributes:
-        value: the stored name.
-        is_permanent: whether it is valid until it is revoked or superseded; time does not make it stale.
-        weight: weight in the hot index, relative to a fact; higher for permanent kinds, which outlast months without
-            use. None excludes the kind: tool output and observations could otherwise never become stale.
-        rivals: a name that kinds share if they can contradict each other.
-    """
-
-    value: str
-    is_permanent: bool
-    weight: float | None
-    rivals: str | None
-
-
 class MemoryKind(StrEnum):
     """The kind of a memory."""
 
-    FACT = _Traits("fact", is_permanent=False, weight=1.0, rivals="fact")
-    RULE = _Traits("rule", is_permanent=True, weight=4.0, rivals=None)
-    INSTRUCTION = _Traits("instruction", is_permanent=True, weight=4.0, rivals="instruction")
-    OBSERVATION = _Traits("observation", is_permanent=False, weight=None, rivals="fact")
-    PREFERENCE = _Traits("preference", is_permanent=True, weight=2.0, rivals="preference")
-    PROCEDURE = _Traits("procedure", is_permanent=False, weight=1.0, rivals=None)
-    REFLECTION = _Traits("reflection", is_permanent=False, weight=0.5, rivals=None)
-    DECISION = _Traits("decision", is_permanent=False, weight=1.0, rivals=None)
-    PLAN = _Traits("plan", is_permanent=False, weight=0.8, rivals=None)
-    TOOL_OUTPUT = _Traits("tool_output", is_permanent=False, weight=None, rivals=None)
-    CONVERSATION_SUMMARY = _Traits("conversation_summary", is_permanent=False, weight=0.5, rivals=None)
-
-    _value_: str
-    is_permanent: bool
-    weight: float | None
-    rivals: str | None
-
-    def __new__(cls, value: str, *traits: Any) -> MemoryKind:
-        """Create a member. A kind that lacks a trait fails at import."""
-        parsed = _Traits(value, *traits)
-        kind = str.__new__(cls, value)
-        kind._value_ = value
-        kind.is_permanent, kind.weight, kind.rivals = parsed.is_permanent, parsed.weight, parsed.rivals
-        return kind
+    FACT = "fact"
+    RULE = "rule"
+    INSTRUCTION = "instruction"
+    OBSERVATION = "observation"
+    PREFERENCE = "preference"
+    PROCEDURE = "procedure"
+    REFLECTION = "reflection"
+    DECISION = "decision"
+    PLAN = "plan"
+    TOOL_OUTPUT = "tool_output"
+    CONVERSATION_SUMMARY = "conversation_summary"
 
     @property
     def is_directing(self) -> bool:
         """Whether it tells an assistant what to do."""
-        return self.is_permanent or self is MemoryKind.PROCEDURE
+        return self in _DIRECTING
 
     @classmethod
     def parse(cls, text: object) -> MemoryKind:
@@ -94,6 +64,9 @@ class MemoryKind(StrEnum):
             InputError: the kind is unknown.
         """
         return one_of(cls, "kind", text)
+
+
+_DIRECTING = frozenset([MemoryKind.INSTRUCTION, MemoryKind.RULE, MemoryKind.PREFERENCE, MemoryKind.PROCEDURE])
 
 
 class MemoryClass(StrEnum):
@@ -245,11 +218,6 @@ class DurableMemory:
         """
         is_said = self.source_type is SourceType.USER and not identity.startswith("user:") and identity != ""
         return not (is_said and self.kind.is_directing) or self.content.startswith(f"{user_identity(user_id)}: ")
-
-    @property
-    def is_permanent(self) -> bool:
-        """Whether time does not make it stale: by its kind, or because it is an entry of a context."""
-        return self.kind.is_permanent or self.context is not None
 
     @property
     def is_active(self) -> bool:

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, Literal
 
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.domain.memories.permanence import PERMANENT_KINDS
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN, TextLines
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import FRAME_BYTES, LINE, mark, mark_lines, without_recalled
@@ -52,7 +52,7 @@ _HEADINGS: Final = {
     Source.SUMMARY: f"{LINE}From summaries of longer times:",
     Source.DOCUMENT: f"{LINE}From documents:",
 }
-_PERMANENT: Final = frozenset(kind.value for kind in MemoryKind if kind.is_permanent)
+_PERMANENT: Final = frozenset(kind.value for kind in PERMANENT_KINDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ _ATTEMPTS = 10
 #: Seconds between progress messages of a long simulation.
 _PROGRESS_EVERY = 10.0
 #: Increase if consolidation computes different results.
-_VERSION = 2
+_VERSION = 3
 _CACHE_PATH = "state/consolidation.json"
 
 

@@ -18,6 +18,7 @@ from memory_pipeline.domain.memories.deduplication import FeatureCache
 from memory_pipeline.domain.memories.events import CONSOLIDATION, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.hot_index import hot_lines, is_eligible
+from memory_pipeline.domain.memories.permanence import lasts
 from memory_pipeline.domain.memories.record import MemoryKind, Temperature
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic.memory_rules import RuleCurator
@@ -172,7 +173,7 @@ def check(memories: Memories) -> None:
     assert len(hot) <= SMALL.hot_entries
     assert sum(len(line.encode()) + 1 for line in hot_lines(hot)) <= 4 * SMALL.hot_tokens
     for memory in memories.newest.values():
-        if memory.kind.is_permanent:
+        if lasts(memory):
             assert memory.is_recalled or memory.status in {"superseded", "deprecated"}
 
 

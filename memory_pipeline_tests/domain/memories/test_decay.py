@@ -15,11 +15,11 @@ from memory_pipeline.domain.memories.decay import (
     days_between,
     faded,
     faded_at,
-    lasts,
     relevance_at,
     rot,
     rot_at,
 )
+from memory_pipeline.domain.memories.permanence import lasts
 from memory_pipeline_tests.domain.memories.histories import NOON, do, only, remember
 
 SHARES = st.floats(0, 1)
@@ -97,6 +97,13 @@ def test_p6_relevance_follows_the_formula() -> None:
         ({"predicate": "has_sister"}, True),
         ({"predicate": "allergic_to"}, True),
         ({"predicate": "no_longer_lives_in"}, True),
+        ({"predicate": "favourite_bread"}, True),
+        ({"predicate": "favourite_bread", "kind": "preference"}, True),
+        ({"kind": "preference"}, True),
+        ({"predicate": "likes"}, False),
+        ({"predicate": "likes", "kind": "preference"}, False),
+        ({"predicate": "no_longer_likes", "kind": "preference"}, False),
+        ({"predicate": "lives_in", "kind": "plan"}, False),
         ({"predicate": "has_status"}, False),
         ({"predicate": "located_in"}, False),
         ({"predicate": "lives_in", "is_point_in_time": True}, False),

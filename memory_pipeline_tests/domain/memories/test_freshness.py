@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from memory_pipeline.domain.memories.decay import warning
+from memory_pipeline.domain.memories.permanence import PERMANENT_KINDS
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline_tests.domain.memories.histories import NOON, do, only, remember
 
@@ -56,7 +57,7 @@ def test_f6_a_snapshot_has_a_warning_at_once(age: timedelta, said: str) -> None:
 @pytest.mark.parametrize("kind", MemoryKind)
 def test_permanent_kinds_have_no_warning(kind: MemoryKind) -> None:
     later = NOON + timedelta(days=400)
-    assert (warning(only(remember("Be brief.", kind=kind)), later) is None) is kind.is_permanent
+    assert (warning(only(remember("Be brief.", kind=kind)), later) is None) is (kind in PERMANENT_KINDS)
     assert warning(only(remember("Be brief.", kind=kind, is_point_in_time=True)), later)
 
 

@@ -14,7 +14,14 @@ from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.hot_index import HotEntry, choose_hot, hot_entries, hot_lines, is_eligible
 from memory_pipeline.domain.memories.record import MAX_TITLE, MemoryKind, Temperature
 from memory_pipeline.domain.model_calls import count_tokens
-from memory_pipeline_tests.domain.memories.consolidating import SETTINGS, consolidated, day_after, did, nothing_alike
+from memory_pipeline_tests.domain.memories.consolidating import (
+    SETTINGS,
+    consolidated,
+    day_after,
+    did,
+    end_of,
+    nothing_alike,
+)
 from memory_pipeline_tests.domain.memories.histories import do, only, remember
 from memory_pipeline_tests.effort import examples
 
@@ -193,3 +200,21 @@ def test_both_limits_hold_and_an_unchanged_index_has_no_events(
     for memory in memories.newest.values():
         if is_eligible(memory, SETTINGS) and memory.id not in hot(memories):
             assert len(chosen) == entries or HotEntry.of(memory).tokens > left
+
+
+def test_a_year_of_likes_does_not_displace_what_lasts_and_passing_likes_leave() -> None:
+    def said(content: str, day: float, predicate: str, thing: str, kind: str = "fact") -> MemoryEvent:
+        triple: dict[str, Any] = {"subject": "Anna", "predicate": predicate, "object": thing}
+        return remember(content, 24 * day, kind=kind, importance=0.5, confidence=0.7, **triple)
+
+    allergy = said("Anna is allergic to dogs.", 0, "allergic_to", "dogs")
+    home = said("Anna lives in Porto.", 0, "lives_in", "Porto")
+    likes = [said(f"Anna likes thing {n}.", n * 9, "likes", f"thing {n}", "preference") for n in range(40)]
+    memories = Memories()
+    for day, shown in ((1, 1), (20, 3), (100, 12), (365, 17)):
+        known = [event for event in (allergy, home, *likes) if event.event_at < end_of(day_after(day))]
+        _, memories = consolidated(fold_events(known, memories), day_after(day), similar=nothing_alike)
+        assert {allergy.memory_id, home.memory_id} <= hot(memories)
+        assert len(hot(memories)) == 2 + shown
+    assert hot_lines(memories.newest.values())[0] == "⁍ Anna is allergic to dogs. (fact)"
+    assert not memories.newest[likes[0].memory_id].is_active

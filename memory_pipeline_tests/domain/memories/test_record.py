@@ -86,9 +86,6 @@ def test_sentences_end_at_punctuation_and_line_breaks() -> None:
 
 def test_kinds_are_parsed() -> None:
     assert MemoryKind.parse("tool_output") is MemoryKind.TOOL_OUTPUT
-    assert [kind for kind in MemoryKind if kind.is_permanent] == [
-        MemoryKind.RULE, MemoryKind.INSTRUCTION, MemoryKind.PREFERENCE
-    ]  # fmt: skip
     wrong: list[Any] = ["FACT", "", None, 5, ["fact"], {}]
     for text in wrong:
         with pytest.raises(InputError, match=r"is unknown; accepted: fact, rule, instruction"):

@@ -11,7 +11,8 @@ import pytest
 from memory_pipeline.domain.memories.consolidation import review_due
 from memory_pipeline.domain.memories.decay import REVIEW, rot_at
 from memory_pipeline.domain.memories.fold import Memories, fold_events
-from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature
+from memory_pipeline.domain.memories.permanence import PERMANENT_KINDS
+from memory_pipeline.domain.memories.record import DurableMemory, Status, Temperature
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline_tests.domain.memories.consolidating import DAY, SETTINGS, consolidated, day_after, did, end_of
@@ -240,9 +241,8 @@ def test_cold_memories_are_archived_too_and_hot_or_permanent_ones_are_not() -> N
     hot = only(FACT, do("HEAT", FACT, 13))
     assert hot.temperature is Temperature.HOT
     assert did(consolidated(fold_events([FACT, do("HEAT", FACT, 13)]), day_after(400))[0]) == []
-    for kind in MemoryKind:
-        if kind.is_permanent:
-            assert after(1000, remember("So it is.", 12, kind=kind, importance=0.01))[0] == []
+    for kind in PERMANENT_KINDS:
+        assert after(1000, remember("So it is.", 12, kind=kind, importance=0.01))[0] == []
 
 
 def test_an_archived_memory_is_active_when_it_is_restated() -> None:

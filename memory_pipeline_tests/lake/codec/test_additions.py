@@ -17,8 +17,7 @@ ADDITIONS = [
     ("domain/facts.py", "\n    @property\n    def placed_operations", "    mood: str | None = None\n"),
     ("lake/schemas.py", "            *EMBEDDING,\n        ]\n    ),\n    partition_by=(\"period\",)",
      '            field("mood", WORDS, "How it was said?", nullable=True),\n'),
-    ("domain/memories/record.py", "    DECISION = ",
-     '    HABIT = _Traits("habit", is_permanent=False, weight=1.5, rivals="habit")\n'),
+    ("domain/memories/record.py", "    DECISION = ", '    HABIT = "habit"\n'),
 ]  # fmt: skip
 
 
