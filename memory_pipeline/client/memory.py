@@ -197,7 +197,7 @@ class Memory(TieredMemory):
     @one_read()
     def context(
         self,
-        query: str = "",
+        query: str | Sequence[object] = "",
         max_tokens: int = 1_000,
         *,
         conversation: Mapping[str, object] | None = None,
@@ -212,7 +212,7 @@ class Memory(TieredMemory):
         something said.
 
         Args:
-            query: the prompt; blank for the hot index alone.
+            query: the prompt, or the last messages of a conversation, oldest first; blank for the hot index alone.
             max_tokens: size of the text, estimated at 4 bytes a token, 50 to a million.
             conversation: the conversation, with ``conversation_id``, ``tags`` or ``source``, if its capture may be
                 restricted by the configuration.

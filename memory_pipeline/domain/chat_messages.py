@@ -25,7 +25,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, TypeGuard
 
@@ -151,6 +152,13 @@ def messages_in(record: object) -> list[Mapping[str, object]]:
     if text is None or (isinstance(text, str) and is_blank(text)):
         return [call]
     return [record, {**call, "id": None}]
+
+
+def readable(messages: Sequence[object]) -> Iterator[Mapping[str, object]]:
+    """Yield each text or message as :func:`messages_in` returns it; skip those that it does not accept."""
+    for message in messages:
+        with suppress(InputError):
+            yield from [{"content": message}] if isinstance(message, str) else messages_in(message)
 
 
 def times_in(record: Mapping[str, object]) -> dict[str, datetime | None]:

@@ -31,7 +31,7 @@ from memory_pipeline.memories import DurableMemories
 from memory_pipeline.memories.layouts import Pool
 from memory_pipeline.memories.queries import until_of, values_of
 from memory_pipeline.memories.ranker import Ranked, RankedMemories, Wanted
-from memory_pipeline.search.arguments import MAX_RESULTS, validate_ids, validate_query
+from memory_pipeline.search.arguments import MAX_RESULTS, question_in, validate_ids, validate_query
 from memory_pipeline.search.row_block import speaker_of
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class MemorySearch(DurableMemories):
 
     def search(
         self,
-        query: str,
+        query: str | Sequence[object],
         max_results: int = CHOSEN,
         *,
         kind: MemoryKind | str | None = None,
@@ -149,7 +149,8 @@ class MemorySearch(DurableMemories):
         """Return the best memories for a query, best first. Cold memories are left out; see :meth:`search_archive`.
 
         Args:
-            query: text to search for, at most 10,000 characters; with a `vector` it may be blank.
+            query: text to search for, at most 10,000 characters; with a `vector` it may be blank. Or the last messages
+                of a conversation, oldest first.
             max_results: maximum number of results, 1 to 100.
             kind: only memories of this kind.
             tag: only memories with this label.
@@ -164,11 +165,12 @@ class MemorySearch(DurableMemories):
             InputError: an argument is invalid, or `vector` has another dimension than the lake's embedder.
         """
         count_of("hops", hops, 0, MAX_HOPS)
-        wanted = self._wanted(query, max_results, kind, tag, exclude, origin, vector, minimum_score)
+        text = question_in(query)
+        wanted = self._wanted(text, max_results, kind, tag, exclude, origin, vector, minimum_score)
         as_of = self._as_of(now)
         if vector is not None:  # a model would select by the words alone
             return self.load_results(self.ranked(wanted, as_of), as_of, hops)
-        return self.chosen(wanted, query, hops, as_of)
+        return self.chosen(wanted, text or "", hops, as_of)
 
     def search_archive(
         self,
@@ -188,7 +190,7 @@ class MemorySearch(DurableMemories):
         Raises:
             InputError: an argument is invalid.
         """
-        wanted = self._wanted(query, max_results, kind, tag, exclude, origin)
+        wanted = self._wanted(validate_query(query), max_results, kind, tag, exclude, origin)
         as_of = self._as_of(now)
         return self.load_results(self.ranked(wanted, as_of, Pool.ARCHIVE), as_of)
 
@@ -308,7 +310,7 @@ class MemorySearch(DurableMemories):
 
     def _wanted(
         self,
-        query: str,
+        text: str | None,
         most: int,
         kind: MemoryKind | str | None,
         tag: str | None,
@@ -317,7 +319,6 @@ class MemorySearch(DurableMemories):
         vector: Sequence[float] | None = None,
         minimum_score: float = 0.0,
     ) -> Wanted:
-        text = validate_query(query)
         if text is None and vector is None:
             raise InputError("query is blank; expected a text to search for. To list the newest memories, use list")
         count_of("max_results", most, 1, MAX_RESULTS)

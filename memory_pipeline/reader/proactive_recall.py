@@ -5,20 +5,17 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from memory_pipeline.domain.chat_messages import messages_in
+from memory_pipeline.domain.chat_messages import readable
 from memory_pipeline.domain.memories.permanence import PERMANENT_KINDS
 from memory_pipeline.domain.text.ranking import Query, terms
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
-from memory_pipeline.errors import InputError
 from memory_pipeline.memories.ranker import RankedMemories, Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from datetime import datetime
 
     from memory_pipeline.domain.ports import Imaginer
@@ -79,7 +76,8 @@ def lines_of(messages: Sequence[object]) -> list[str]:
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         return []
     lines = []
-    for content, speaker in _contents(messages[-MESSAGES:]):
+    for message in readable(messages[-MESSAGES:]):
+        content, speaker = message.get("content"), message.get("name") or message.get("role")
         if not isinstance(content, str) or not is_unicode(content):
             continue
         text = " ".join(without_recalled(content).replace("\x00", " ").split())[:_READ]
@@ -87,17 +85,6 @@ def lines_of(messages: Sequence[object]) -> list[str]:
             is_named = isinstance(speaker, str) and speaker.strip() and is_unicode(speaker)
             lines.append(f"{speaker}: {text}" if is_named else text)
     return lines
-
-
-def _contents(messages: Sequence[object]) -> Iterator[tuple[object, object]]:
-    """Yield the content and the speaker of each message; skip unreadable messages."""
-    for message in messages:
-        if isinstance(message, str):
-            yield message, None
-            continue
-        with suppress(InputError):
-            for part in messages_in(message):
-                yield part.get("content"), part.get("name") or part.get("role")
 
 
 def queries_of(lines: Sequence[str], most: int = QUERIES) -> list[str]:

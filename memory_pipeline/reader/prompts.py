@@ -29,8 +29,8 @@ from memory_pipeline.search.arguments import (
     MAX_TOKENS,
     filter_of,
     query_in,
+    question_in,
     validate_ids,
-    validate_query,
 )
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class PromptReader:
     @one_read()
     def recall(
         self,
-        query: str,
+        query: str | Sequence[object],
         max_tokens: int = 1_000,
         *,
         minimum_score: float | None = None,
@@ -91,7 +91,7 @@ class PromptReader:
         gives the same answer.
 
         Args:
-            query: the question, at most 10,000 characters.
+            query: the question, at most 10,000 characters, or the last messages of a conversation, oldest first.
             max_tokens: budget of the answer's text, estimated at 4 bytes a token; at most a million.
             minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default 0.11, as
                 in :meth:`search_memory`.
@@ -105,7 +105,7 @@ class PromptReader:
             InputError: an argument is invalid.
             ConfigurationError: the index was built with another embedder than the reader's.
         """
-        text = validate_query(query)
+        text = question_in(query)
         if text is None:
             raise InputError("query is blank; expected a question. To list the newest memories, search without a query")
         count_of("max_tokens", max_tokens, 1, MAX_TOKENS)
@@ -157,7 +157,7 @@ class PromptReader:
     @one_read()
     def inject_knowledge(
         self,
-        query: str,
+        query: str | Sequence[object],
         documents: Sequence[object] = (),
         *,
         max_results: int | None = None,
@@ -173,7 +173,8 @@ class PromptReader:
         and sorts results. It can also switch injection off.
 
         Args:
-            query: the user's message or question. Of more than 10,000 characters, the first and last 5,000 are used.
+            query: the user's message or question, or the last messages of a conversation, oldest first. Of more than
+                10,000 characters, the first and last 5,000 are used.
             documents: your own snippets, best first: texts, mappings with ``content`` and optionally ``id``, or
                 :class:`~memory_pipeline.reader.packing.items.Document`.
             max_results: number of items, 1 to 50; by default from the configuration (5).
@@ -192,7 +193,7 @@ class PromptReader:
     @one_read()
     def context(
         self,
-        query: str = "",
+        query: str | Sequence[object] = "",
         max_tokens: int = 1_000,
         *,
         now: When | None = None,
@@ -203,7 +204,8 @@ class PromptReader:
         Lines of the hot index fill the rest.
 
         Args:
-            query: the user's message or question; blank for the hot index alone.
+            query: the user's message or question, or the last messages of a conversation, oldest first; blank for the
+                hot index alone.
             max_tokens: budget of the block, 50 to a million.
             now: ignore everything after this time; by default the current time.
             options: see :class:`~memory_pipeline.domain.fields.PromptOptions`.
@@ -215,7 +217,7 @@ class PromptReader:
 
     def _injected(
         self,
-        query: str,
+        query: str | Sequence[object],
         documents: Sequence[Recalled],
         most: int | None,
         max_tokens: int | None,

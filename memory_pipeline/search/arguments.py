@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.chat_messages import readable
 from memory_pipeline.domain.conversations import CLOCK_SKEW
 from memory_pipeline.domain.facts import SOURCES, FactKind
 from memory_pipeline.domain.fields import FactFilters, check_names
@@ -24,6 +25,9 @@ MAX_DAYS_AGO = 36_525  # a century
 MAX_RESULTS, MAX_OFFSET = 100, 10_000
 MAX_QUERY = 10_000
 MAX_TOKENS = 1_000_000
+#: Number of the last messages of a conversation that are searched for, and the roles of those that nobody says.
+_LAST = 6
+_UNSAID = ("system", "tool")
 
 
 def filter_of(
@@ -100,16 +104,25 @@ def validate_query(query: str | None, query_text: str | None = None) -> str | No
     return text.replace("\x00", " ").strip() or None
 
 
-def query_in(text: object) -> str | None:
+def query_in(given: object) -> str | None:
     """Return the part of a message to search for, without recalled lines; None if it is blank.
 
-    Of a long message, this is its beginning and end. Raise InputError if `text` is not valid text.
+    Of a long message, this is its beginning and end. Of a list of messages, oldest first, it is what the user and the
+    assistant said in the last ones. Raise InputError if `given` is neither valid text nor a list.
     """
-    if not isinstance(text, str):
-        raise InputError(f"query {shown(text)} is not accepted; expected a text")
-    text = without_recalled(text)  # context injected earlier is not part of the question
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        said = [one.get("content") for one in readable(given) if one.get("role") not in _UNSAID]
+        given = "\n".join([text for text in said if isinstance(text, str) and text.strip()][-_LAST:])
+    if not isinstance(given, str):
+        raise InputError(f"query {shown(given)} is not accepted; expected a text or a list of messages")
+    text = without_recalled(given)  # context injected earlier is not part of the question
     half = MAX_QUERY // 2 - 1
     return validate_query(text if len(text) <= MAX_QUERY else f"{text[:half]}\n{text[-half:]}")
+
+
+def question_in(query: str | Sequence[object] | None) -> str | None:
+    """Return a query as :func:`validate_query` does, or that of a list of messages as :func:`query_in` does."""
+    return validate_query(query) if query is None or isinstance(query, str) else query_in(query)
 
 
 def validate_ids(name: str, values: object) -> frozenset[str]:

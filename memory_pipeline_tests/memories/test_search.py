@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.memories.search import MemorySearch
+    from memory_pipeline_tests.openai_server import OpenAIServer
 
 #: As many memories of each outcome as of the others.
 TRIED = [
@@ -65,6 +66,39 @@ def test_p15_an_outcome_that_is_set_later_is_found(memories: MemorySearch, tmp_p
     write(lake, event(MemoryVerb.UPDATE, minute(90), open_, outcome_success=False))
     assert {one.memory.id for one in memories.search("depot", 100, outcome_success=False)} == FAILED | {open_}
     assert {one.id for one in memories.list(outcome_success=False, now=minute(60))} == FAILED
+
+
+TALK = [
+    {"role": "system", "content": "You are a helpful agent called Zed."},
+    *({"role": "user", "content": f"Chatter number {number}."} for number in range(5)),
+    {"role": "user", "content": "I am packing for Oslo."},
+    {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "weather", "arguments": "{}"}}]},
+    {"role": "tool", "content": "Snow in Tromsø"},
+    {"role": "assistant", "content": [{"type": "text", "text": "Take a coat."}]},
+]
+
+
+def test_the_last_messages_can_take_the_place_of_a_question(lake: Lake, server: OpenAIServer) -> None:
+    """By rules, and by a model that selects from titles; neither sees what only tools and instructions say."""
+    oslo, zed = remember("The coat for Oslo is at Lea's.", minute(0)), remember("Zed likes Tromsø.", minute(1))
+    write(lake, oslo, zed)
+    reader = reader_of(lake)
+    assert [one.memory.id for one in reader.memories.search(TALK, 1)] == [oslo.memory_id]
+    assert oslo.memory_id in {item.id for item in reader.recall(TALK)}
+    assert oslo.memory_id in {item.id for item in reader.context(TALK).parts}
+    with pytest.raises(InputError, match="query is blank"):
+        reader.recall([TALK[0], 7, {"content": 7}])
+
+    model = f"{{model: openai/m, api_base: '{server.base_url}'}}"
+    text = f"defaults: {{completion: {model}, memories: {{selection: model}}}}"
+    lake.storage.write("config/workspaces.yaml", text.encode())
+    server.answer = lambda body: {"chosen": [2]}
+    assert len(reader_of(Lake(lake.storage.uri)).memories.search(TALK)) == 1
+    [request] = server.requests
+    asked = request.body["messages"][-1]["content"]
+    assert "Chatter number 1. Chatter number 2." in asked
+    assert "packing for Oslo. Take a coat." in asked
+    assert not any(word in asked.partition("[1]")[0] for word in ("helpful", "Snow", "weather", "number 0"))
 
 
 @pytest.mark.parametrize("until", [None, minute(60)])

@@ -137,7 +137,7 @@ def test_a_summary_is_chosen_by_its_strength() -> None:
 # Arguments.
 
 
-@pytest.mark.parametrize("query", [None, 5, True, b"Porto", ["Porto"], {}, "\ud800", "x" * 20_000 + "\udfff", object()])
+@pytest.mark.parametrize("query", [None, 5, True, b"Porto", {}, "\ud800", "x" * 20_000 + "\udfff", object()])
 def test_an_invalid_query_is_named(reader: MemoryReader, query: Any) -> None:
     with pytest.raises(InputError, match="query") as raised:
         reader.inject_knowledge(query)
