@@ -54,6 +54,7 @@ _NEGATIONS = word_set(
     """
 )
 _TOKEN = re.compile(r"(?:(?<![^\W_])-(?=\d))?[^\W_]+(?:[.,:/-]\d+|'[^\W_]+)*|[.!?;,\n]")
+_WORD = re.compile(r"[^\W_]+")
 _DIGIT = re.compile(r"\d")
 _ENDS = frozenset(".!?;,\n")
 #: Significant decimals of a cosine; further ones depend on the machine's order of additions.
@@ -67,6 +68,7 @@ class _Features:
     setting: tuple[str | bool | None, ...]
     distinctions: tuple[frozenset[str], frozenset[str], frozenset[str]]
     words: tuple[str, ...]
+    names: frozenset[str]
     keys: frozenset[str]
     subject: str | None
     object: str | None
@@ -76,9 +78,9 @@ def merge(draft: Draft, settings: ConsolidationSettings, similar: Similar, curat
     """Merge the memories that changed on the day with their duplicates; the newer one of each pair stays.
 
     Entries of contexts are left alone. Duplicates have the same triple, the same words, or similar vectors, and no
-    distinguishing feature: another user or key, another outcome, another subject or object, other numbers or dates, or
-    other negated words. A merged memory is compared with its merged content, so that chains end as one memory in any
-    order.
+    distinguishing feature: another user or key, another outcome, another subject or object, a name in each that the
+    other lacks, other numbers or dates, or other negated words. A merged memory is compared with its merged content, so
+    that chains end as one memory in any order.
     """
     pool: defaultdict[MemoryKind, list[DurableMemory]] = defaultdict(list)
     for memory in draft.memories.newest.values():
@@ -135,8 +137,8 @@ class FeatureCache:
         if entry is None:
             keys = frozenset((key_of(memory), *memory.match_keys))
             subject, thing = (None if name is None else name_key(name) for name in (memory.subject, memory.object))
-            distinctions, stems = _distinctions(memory.content), _stems(memory)
-            entry = _Features(memory.setting, distinctions, stems, keys, subject, thing)
+            distinctions, stems, names = _distinctions(memory.content), _stems(memory), _names(memory.content)
+            entry = _Features(memory.setting, distinctions, stems, names, keys, subject, thing)
             self._known[version] = entry
         return entry
 
@@ -154,7 +156,8 @@ class FeatureCache:
         is_within = _within(first.words, second.words) or _within(second.words, first.words)
         if one.kind in PERMANENT_KINDS and not is_within:
             return False  # Similar vectors do not show who should do what to whom.
-        return not (_differ(first.subject, second.subject) or _differ(first.object, second.object))
+        names_differ = first.names - second.names and second.names - first.names  # lunch with Ben, and with Tom
+        return not (names_differ or _differ(first.subject, second.subject) or _differ(first.object, second.object))
 
 
 def _merge_pair(
@@ -252,6 +255,13 @@ def _differ(one: str | None, other: str | None) -> bool:
 
 def _stems(memory: DurableMemory) -> tuple[str, ...]:
     return tuple(stem(word) for word in spaced(plain(memory.content)).split() if word not in STOP_WORDS)
+
+
+def _names(content: str) -> frozenset[str]:
+    """Return the capitalized words that do not begin a sentence."""
+    words = [word for sentence in sentences(content) for word in _WORD.findall(sentence)[1:]]
+    capitalized = {word.casefold() for word in words if word[0].isupper() and word != "I"}
+    return frozenset(word for word in capitalized if stem(word) not in _NUMBER_FORMS)
 
 
 def _within(words: tuple[str, ...], others: tuple[str, ...]) -> bool:

@@ -80,9 +80,11 @@ def test_p11_memories_above_the_cosine_threshold_are_merged(cosine: float, expec
         ("Anna loves cats.", "Anna hates cats."),
         ("Anna likes tea, and not milk.", "Anna likes milk, and not tea."),
         ("Deploy with the tests.", "Deploy without the tests."),
+        ("On Fridays we have lunch with Ben.", "On Fridays we have lunch with Tom."),
+        ("The office in Porto is open.", "In Oslo the office is open."),
     ],
 )
-def test_memories_with_different_numbers_dates_or_negations_are_not_merged(one: str, other: str) -> None:
+def test_memories_with_different_numbers_dates_negations_or_names_are_not_merged(one: str, other: str) -> None:
     assert not merges(remember(one), remember(other, 1))
 
 
@@ -93,6 +95,7 @@ def test_memories_with_different_numbers_dates_or_negations_are_not_merged(one: 
         ("Never deploy on Fridays.", "Do not deploy on a Friday."),
         ("Don't call Anna's office.", "Never call the office of Anna!"),
         ("No meat. Anna drinks milk.", "Anna drinks milk; no meat."),
+        ("We have lunch with Ben Meier.", "Lunch is with Ben."),
     ],
 )
 def test_memories_with_equal_numbers_dates_and_negations_are_merged(one: str, other: str) -> None:
@@ -382,7 +385,7 @@ def test_the_result_does_not_depend_on_the_order_of_memories() -> None:
     [
         ("Always forward invoices from Maria to Tom.", "Always forward invoices from Tom to Maria."),
         ("Always book flights before trains.", "Always book trains before flights."),
-        ("Always answer in English.", "Always answer in French."),
+        ("Always answer in short sentences.", "Always answer in long sentences."),
     ],
 )
 def test_instructions_are_merged_only_if_one_contains_the_other(one: str, other: str) -> None:
