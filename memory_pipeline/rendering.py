@@ -115,7 +115,8 @@ def run_line(done: RunResult, seconds: float) -> str:
         tokens = done.tokens_in + done.tokens_out
         text += f", {counted(done.calls, 'model call')}, {counted(tokens, 'token')}, ${done.cost_usd:.4f}"
     if done.refused:
-        text += f", {done.refused:,} parts of answers rejected"
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in done.refused.most_common())
+        text += f", {counted(done.refused.total(), 'part')} of answers rejected ({reasons})"
     if done.expired:
         text += f", {counted(done.expired, 'message')} dropped: older than the retention"
     if done.fallbacks:

@@ -89,8 +89,9 @@ def answer(body: Json) -> Json:
             for number, _, _, who, said in messages
             if (lives := _LIVES.search(said))
         ]
-        return {"summary": f"They spoke of {len(messages)} things.", "facts": facts, "operations": operations}
-    tone = "Briefly: " if "briefly" in body["messages"][0]["content"] else ""
+        speakers = sorted({who for _, _, _, who, _ in messages})
+        return {"summary": f"A conversation of {' and '.join(speakers)}.", "facts": facts, "operations": operations}
+    tone = "In brief: " if "briefly" in body["messages"][0]["content"] else ""
     points = [
         {"sentence": f"{tone}{said[:90]}", "sources": [int(number)], "importance": 0.5}
         for number, said in _LINE.findall(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -66,11 +67,12 @@ class DirectRunner:
         rows = [part for part in parts if part.asset == table_asset(grain)]
         used = sum((part.usage for part in rows), Usage())
         usage = {"calls": used.calls, "tokens_in": used.tokens_in, "tokens_out": used.tokens_out}
-        sums = {
-            name: sum(getattr(part, name) for part in rows) for name in ("rows", "fallbacks", "unfinished", "refused")
-        }
+        sums = {name: sum(getattr(part, name) for part in rows) for name in ("rows", "fallbacks", "unfinished")}
+        refused = sum((part.refused for part in rows), Counter[str]())
         changed, expired = (sum(getattr(part, name) for part in parts) for name in ("changed", "expired"))
-        return RunResult(grain, periods, changed, **sums, **usage, cost_usd=used.cost or 0.0, expired=expired), errors
+        cost = used.cost or 0.0
+        done = RunResult(grain, periods, changed, **sums, **usage, cost_usd=cost, refused=refused, expired=expired)
+        return done, errors
 
     def consolidation(self, days: Sequence[Period]) -> ConsolidationReport:
         """Consolidate durable memories as of the ends of days."""

@@ -130,6 +130,10 @@ defaults:
   # default that of the lake.
   #timezone: Europe/Berlin
 
+  # The language in which models write facts and summaries. By default that of the messages. Names, quotes and
+  # the terms of graph facts are not translated.
+  #language: German
+
   # Which conversations become memory, by patterns (* is any text) of their agent, conversation id, tags and source. The
   # first rule that fits counts, those of an agent before those of its workspace and these; without one, full. A
   # conversation may state its own `capture`; then the stricter of both counts.

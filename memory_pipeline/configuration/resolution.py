@@ -69,6 +69,7 @@ class Inherited:
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     per_user: bool = True
     timezone: str | None = None
+    language: str | None = None
     capture: tuple[CaptureRule, ...] = ()
 
     def at(self, level: Level) -> Inherited:
@@ -93,6 +94,7 @@ class Inherited:
             else self.vocabulary,
             per_user=level.per_user if "per_user" in level.model_fields_set else self.per_user,
             timezone=level.timezone if "timezone" in level.model_fields_set else self.timezone,
+            language=level.language if "language" in level.model_fields_set else self.language,
             capture=(*(each.rule for each in level.capture), *self.capture),
         )
 
@@ -157,6 +159,7 @@ class AgentSettings:
     curation: TextModelSettings
     per_user: bool
     timezone: str | None
+    language: str | None
     capture: tuple[CaptureRule, ...]
 
     @property
@@ -255,6 +258,7 @@ class Resolution:
             TextModelSettings.model_validate(keys.completion),
             keys.per_user,
             keys.timezone,
+            keys.language,
             keys.capture,
         )
         if settings == parent:

@@ -224,6 +224,12 @@ class CaptureRuleSection(Record):
         return CaptureRule(Capture(self.mode), self.agent, self.conversation, self.tag, self.source)
 
 
+_Language = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z]+([ -][A-Za-z]+)*$", max_length=40, description="the name of a language, such as German"),
+]
+
+
 class Level(Record):
     """The sections that the defaults, workspaces and agents share. Keys that are not given are inherited.
 
@@ -232,6 +238,7 @@ class Level(Record):
             first writes for a user, and fixed from then on.
         timezone: of speakers whose messages do not state an offset, an IANA name; by default the lake's. It applies to
             messages that are written from then on.
+        language: of what models write, such as German; by default that of the messages.
         capture: rules that are tried before the inherited ones. The first that fits a conversation counts; without
             one, it is captured in full.
     """
@@ -244,6 +251,7 @@ class Level(Record):
     memories: MemoriesSettings = MemoriesSettings()
     per_user: bool = True
     timezone: TimeZone | None = None
+    language: _Language | None = None
     capture: Annotated[list[CaptureRuleSection], Field(max_length=1_000, description=_RULES_FORM)] = Field(
         default_factory=list
     )

@@ -125,6 +125,10 @@ class Configuration:
         """Return the time zone of speakers who state none, or None for the lake's."""
         return self._agent(scope).timezone
 
+    def language(self, scope: Scope) -> str | None:
+        """Return the language of what models write, or None for that of the messages."""
+        return self._agent(scope).language
+
     def capture(self, workspace_id: str, agent_id: str) -> Sequence[CaptureRule]:
         """Return the rules for the capture of an agent's conversations; the first that fits counts."""
         workspace = self._workspace(workspace_id)
@@ -167,6 +171,7 @@ class Configuration:
             "embedding": embedding,
             "per_user": self.per_user(scope),
             "timezone": self.timezone(scope),
+            "language": self.language(scope),
             "capture": [str(rule) for rule in self.capture(scope.workspace_id, scope.agent_id)],
             "extraction": self.extraction(scope).model_dump(mode="json"),
             "summaries": {

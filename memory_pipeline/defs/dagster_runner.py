@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -21,7 +22,7 @@ from memory_pipeline.settings import Settings
 from memory_pipeline.steps.consolidation.report import ConsolidationReport
 from memory_pipeline.steps.results import RunResult
 
-_SUMMED = ("rows", "calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished", "refused")
+_SUMMED = ("rows", "calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished")
 #: Tag of a run: the grain, "consolidation" or "marts".
 _MADE = "memory_pipeline/made"
 #: Do not print errors: they are raised, and are in Dagster's event log.
@@ -60,7 +61,8 @@ class DagsterRunner:
         sums = {name: sum(_value(event, name) for event in table) for name in _SUMMED}
         messages = [event for event in events if event.asset_key == self._partitions.asset(MESSAGES_ASSET)]
         expired = sum(_value(event, "expired") for event in messages)
-        return RunResult(grain, periods, changed, expired=expired, **sums), raised
+        refused = sum((Counter(_value(event, "refused_because")) for event in table), Counter[str]())
+        return RunResult(grain, periods, changed, expired=expired, refused=refused, **sums), raised
 
     def consolidation(self, days: Sequence[Period]) -> ConsolidationReport:
         """Consolidate durable memories as of the ends of days."""

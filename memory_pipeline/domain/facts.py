@@ -6,7 +6,8 @@ one further fact for each sentence that asserts something.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -168,7 +169,8 @@ class ConversationHour:
     """The messages of one conversation within one hour: the unit of extraction.
 
     `messages` are in order, including those of systems and tools, which are context and never facts. `digest` is their
-    hash.
+    hash. `earlier` are the last messages of the conversation in the hour before; they explain "yes" and "there". They
+    are not part of the digest, so that a late message makes only its own hour anew.
     """
 
     scope: Scope
@@ -176,18 +178,19 @@ class ConversationHour:
     conversation_id: str
     messages: tuple[Message, ...]
     digest: str
+    earlier: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
     """The facts of a passage: one turn for every message of a user or an assistant, and the extracted facts.
 
-    `refused` is the number of rejected parts of a model's answer, for example with citations of unknown messages.
+    `refused` counts the rejected parts of a model's answer by reason, such as a name that no source has.
     `is_waiting` means that the budget is spent and the passage is postponed; there are no facts.
     """
 
     facts: tuple[Fact, ...]
-    refused: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
     is_waiting: bool = False
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from memory_pipeline.domain.identity import digest, make_id
@@ -117,8 +118,8 @@ class Assignment:
 class Condensation:
     """The result of a summarizer for an assignment; attributes as in :class:`Summary`.
 
-    `points` are oldest first, at least one if there is material; each cites at least one source. `refused` is the
-    number of rejected points of a model's answer, which cite no known source.
+    `points` are oldest first, at least one if there is material; each cites at least one source. `refused`
+    counts the rejected points of a model's answer by reason, such as a name that no source has.
     """
 
     points: tuple[KeyPoint, ...]
@@ -129,7 +130,7 @@ class Condensation:
     model: str | None = None
     prompt_version: str | None = None
     fallback: str | None = None
-    refused: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
 
 
 class Summarizer(Protocol):

@@ -25,12 +25,13 @@ from memory_pipeline.lake.codec.facts import (
     row_operations,
     rows_to_messages,
 )
+from memory_pipeline.lake.codec.graph import rows_to_operations
 from memory_pipeline.lake.files.storage_errors import REMEDY
-from memory_pipeline.lake.schemas import FACTS, MESSAGES
+from memory_pipeline.lake.schemas import FACTS, MESSAGES, OPERATIONS
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.embed import vectors_in, with_vectors
-from memory_pipeline.steps.group import agents_in, by_period
+from memory_pipeline.steps.group import agents_in, by_period, by_scope
 from memory_pipeline.steps.lost_rows import has_lost, lost_rows
 from memory_pipeline.steps.results import PartitionResult, RowDigests, marks_of, unfinished_rows
 from memory_pipeline.steps.validation import are_sound, validate_rows
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
 
-#: How far back an agent's operations are read to show a model what the agent knows.
-LOOK_BACK = timedelta(days=31)
+#: Most messages of the hour before that a model is shown with a passage.
+_EARLIER = 8
 
 #: Passages are extracted together until they have so many messages.
 _MESSAGES_AT_ONCE = 2_000
@@ -174,12 +175,13 @@ def extract_facts(
         nonlocal results
         # Read inside the attempt: after a concurrent commit of facts the attempt starts over with newer messages.
         reading = read_hours(lake, extractor, hours, old, shard, is_fresh=is_fresh)
-        refused: Counter[str] = Counter()
+        refused: defaultdict[str, Counter[str]] = defaultdict(Counter)
         waiting: set[_Key] = set()
         known = vectors_in(old, embedder)
         new = [FACTS.schema.empty_table()]
         # In parts, because the facts of many messages take much memory.
-        for passages in batched(reading.changed, lambda passage: len(passage.messages), _MESSAGES_AT_ONCE):
+        for changed in batched(reading.changed, lambda passage: len(passage.messages), _MESSAGES_AT_ONCE):
+            passages = _with_earlier(lake, changed, reading.messages, shard)
             extractions = extractor.extract(passages, partial(_recall, lake, reading, passages, hours))
             facts: list[Fact] = []
             for passage, extraction in zip(passages, extractions, strict=True):
@@ -205,7 +207,7 @@ def _results(
     hours: list[Period],
     rows: pa.Table,
     messages: Sequence[Message],
-    refused: Mapping[str, int],
+    refused: Mapping[str, Counter[str]],
     waiting: Mapping[str, int],
 ) -> list[PartitionResult]:
     inputs: dict[Period, list[str]] = {hour: [] for hour in hours}
@@ -239,26 +241,44 @@ def _postponed(reading: Reading, waiting: Collection[_Key]) -> pa.Table:
     return rows.filter(pc.invert(pc.is_in(rows["id"], reading.carried["id"].combine_chunks())))
 
 
+def _with_earlier(
+    lake: Lake, passages: Sequence[ConversationHour], messages: Sequence[Message], shard: int | None
+) -> list[ConversationHour]:
+    """Return passages with the last messages of their conversations in the hour before, if models are configured."""
+    if not lake.configuration().uses_models:
+        return list(passages)
+    before = {passage.hour: hour_of(lake.calendar.bounds(passage.hour)[0] - timedelta(hours=1)) for passage in passages}
+    missing = {hour.key for hour in before.values()} - {message.hour.key for message in messages}
+    rows = lake.tables.read(MESSAGES, sorted(missing), shard=shard, damaged="skip")
+    by_passage: defaultdict[tuple[str, str, str], list[Message]] = defaultdict(list)
+    for message in sorted([*rows_to_messages(rows), *messages], key=_order):
+        by_passage[message.scope.key, message.hour.key, message.conversation_id].append(message)
+    return [
+        replace(
+            passage,
+            earlier=tuple(by_passage[passage.scope.key, before[passage.hour].key, passage.conversation_id][-_EARLIER:]),
+        )
+        for passage in passages
+    ]
+
+
 def _recall(
     lake: Lake, reading: Reading, passages: Sequence[ConversationHour], hours: Sequence[Period]
 ) -> dict[Scope, list[Operation]]:
-    """Return recent operations of the agents of `passages`."""
-    agents = {passage.scope for passage in passages}
-    changed = sorted({passage.hour for passage in passages}, key=lambda hour: hour.key)
-    since = hour_of(lake.calendar.bounds(changed[0])[0] - LOOK_BACK).key
-    # Read other hours from the table, and recomputed hours from the rows that are kept.
-    recomputed = {hour.key for hour in hours}
-    before = [key for key in lake.tables.keys(FACTS) if since <= key < changed[-1].key and key not in recomputed]
+    """Return the operations of the agents of `passages`; those of `hours` are of the rows that are kept."""
+    scopes = {passage.scope for passage in passages}
+    stored = lake.operations.read(sorted(scopes, key=lambda scope: scope.key))
+    is_recomputed = pc.is_in(stored["period"], pa.array([hour.key for hour in hours], pa.string()))
+    operations: dict[Scope, list[Operation]] = {
+        scope: rows_to_operations(rows)
+        for scope, rows in by_scope(stored.filter(pc.invert(is_recomputed)).cast(OPERATIONS.schema)).items()
+    }
+    by_key = {scope.key: scope for scope in scopes}
     columns = ["scope", *OPERATION_COLUMNS]
-    where = pc.field("scope").isin(sorted({scope.key for scope in agents}))
-    earlier = lake.tables.read(FACTS, before, columns=columns, where=where)
-    operations: dict[Scope, list[Operation]] = {scope: [] for scope in agents}
-    by_key = {scope.key: scope for scope in agents}
-    kept = [part.select(earlier.column_names) for part in (reading.kept, reading.carried)]
-    for row in pa.concat_tables([earlier, *kept]).filter(_has_operations).to_pylist():
-        scope = by_key.get(row["scope"])
-        if scope is not None:
-            operations[scope] += row_operations(row)
+    kept = [part.select(columns) for part in (reading.kept, reading.carried)]
+    for row in pa.concat_tables(kept).filter(_has_operations).to_pylist():
+        if scope := by_key.get(row["scope"]):
+            operations.setdefault(scope, []).extend(row_operations(row))
     return operations
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -72,7 +73,7 @@ class PartitionResult:
         changed: whether it was written.
         seconds: its part of the duration of the batch.
         fallbacks: rows made by rules because the model failed.
-        refused: rejected parts of model answers.
+        refused: rejected parts of model answers, by reason.
         expired, forgotten: messages dropped because their day had expired, or because they had been forgotten.
         not_captured: messages dropped because the configuration does not capture their conversation in full.
         usage: model usage of this run.
@@ -91,7 +92,7 @@ class PartitionResult:
     seconds: float = 0.0
     fallbacks: int = 0
     unfinished: int = 0
-    refused: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
     expired: int = 0
     forgotten: int = 0
     not_captured: int = 0
@@ -128,7 +129,7 @@ class RunResult:
         cost_usd: cost of the model calls; 0 for calls of unknown price.
         fallbacks: rows made by rules because a model failed.
         unfinished: rows that wait for a model; the next run retries.
-        refused: rejected parts of model answers.
+        refused: rejected parts of model answers, by reason.
         expired: messages that were dropped because all that was kept of their time has expired.
     """
 
@@ -142,7 +143,7 @@ class RunResult:
     cost_usd: float = 0.0
     fallbacks: int = 0
     unfinished: int = 0
-    refused: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
     expired: int = 0
 
 
@@ -194,7 +195,7 @@ def _together(parts: Sequence[PartitionResult]) -> PartitionResult:
     if len(parts) == 1:
         return parts[0]
     numbers = (
-        "rows", "agents", "messages", "fallbacks", "unfinished", "refused", "expired", "forgotten", "not_captured",
+        "rows", "agents", "messages", "fallbacks", "unfinished", "expired", "forgotten", "not_captured",
     )  # fmt: skip
     read, written = zip(*(part.tokens for part in parts), strict=True)
     return replace(
@@ -203,6 +204,7 @@ def _together(parts: Sequence[PartitionResult]) -> PartitionResult:
         output_digest=RowDigests.of(*(part.output_digest for part in parts)).combined,
         changed=any(part.changed for part in parts),
         tokens=(sum(read), sum(written)),
+        refused=sum((part.refused for part in parts), Counter()),
         **{name: sum(getattr(part, name) for part in parts) for name in numbers},
     )
 

@@ -7,7 +7,7 @@ retention deletes it again.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -370,10 +370,10 @@ def summarize_periods(
         # Read inside the attempt: after a concurrent commit of summaries the attempt starts over with newer sources.
         sources = read_sources(lake, summarizer, grain, periods, old, shard, is_fresh=is_fresh)
         condensed = summarizer.summarize([due.assignment for due in sources.due]) if sources.due else []
-        refused: dict[Period, int] = defaultdict(int)
+        refused: dict[Period, Counter[str]] = defaultdict(Counter)
         waiting: dict[Period, int] = defaultdict(int)
         for due, condensation in zip(sources.due, condensed, strict=True):
-            refused[due.assignment.period] += 0 if condensation is None else condensation.refused
+            refused[due.assignment.period] += Counter() if condensation is None else condensation.refused
             waiting[due.assignment.period] += _waits(due, condensation)
         rows = summaries_to_rows([*sources.kept, *_summaries(lake.calendar, sources.due, condensed)])
         validate_rows(grain, rows, old)

@@ -71,7 +71,7 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
         word = next(word for word, finnish in WORDS.items() if word in text or finnish in text)
         facts.append(
             {
-                "content": "Anna saw Dr. Meyer.",
+                "content": "Anna näki: Dr. Meyer." if "Näin" in text else "Anna saw Dr. Meyer.",
                 "kind": "event",
                 "importance": 0.5,
                 "confidence": 0.9,

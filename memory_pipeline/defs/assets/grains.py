@@ -35,7 +35,7 @@ _DESCRIPTIONS = {
 _NUMBERS = (
     "\n\n*Metadata of a partition:* `rows` and `agents` in it; `calls`, `tokens_in`, `tokens_out`, `cost_usd`: model "
     "usage of the latest run; `fallbacks`: rows written by rules because a model failed; `unfinished`: rows that wait "
-    "for a model; `refused`: rejected parts of model answers"
+    "for a model; `refused`: rejected parts of model answers; `refused_because`: their number by reason"
 )
 _COMPRESSION = "; `compression`: tokens of the summaries per token of their sources"
 _UNITS = {
@@ -195,7 +195,8 @@ def _metadata(result: PartitionResult, preview: str | None) -> dict[str, Any]:
             "calls_without_price": usage.unpriced,
             "fallbacks": result.fallbacks,
             "unfinished": result.unfinished,
-            "refused": result.refused,
+            "refused": result.refused.total(),
+            "refused_because": dg.MetadataValue.json(dict(result.refused)),
         }
     if result.compression is not None:
         metadata["compression"] = round(result.compression, 4)

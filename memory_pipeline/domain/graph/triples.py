@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.domain.identity import GRAPH, digest_of_all, make_id
 from memory_pipeline.domain.periods import hour_of
-from memory_pipeline.domain.text.words import spaced, word_set
+from memory_pipeline.domain.text.words import spaced, stem, word_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -246,14 +246,19 @@ def standing(triples: Iterable[Triple]) -> list[Triple]:
 
 
 def about(triples: Sequence[Triple], text: str, most: int) -> list[Triple]:
-    """Return the last `most` triples with a source or target that `text` names, in order."""
+    """Return the `most` triples with a source or target that `text` names, those first that share most words with it.
+
+    Of triples that share the same number of words, the newest is first.
+    """
     words = f" {spaced(name_key(text))} "
-    named = [
-        triple
-        for triple in triples
-        if any((term := spaced(name_key(name))) and f" {term} " in words for name in (triple.source, triple.target))
-    ]
-    return named[-most:] if most else []
+    stems = {stem(word) for word in words.split()}
+    found = []
+    for triple in triples:
+        terms = [spaced(name_key(name)) for name in (triple.source, triple.target)]
+        if any(term and f" {term} " in words for term in terms):
+            shared = {stem(word) for term in (*terms, spaced(triple.label)) for word in term.split()} & stems
+            found.append((len(shared), triple.updated_at, triple.id, triple))
+    return [triple for *_, triple in sorted(found, key=lambda one: one[:3], reverse=True)[:most]]
 
 
 @dataclass(slots=True, eq=False)

@@ -1,7 +1,7 @@
 """JSON schemas of models' answers, and their validation.
 
 An answer without the expected structure is invalid and gets one correction. In a valid answer, invalid items are
-rejected one by one. Field descriptions and the messages of InvalidAnswerError go to the model.
+rejected one by one. The schemas and the messages of InvalidAnswerError go to the model; prompts explain the fields.
 """
 
 from __future__ import annotations
@@ -116,21 +116,17 @@ class _Model(BaseModel):
 class FoundFact(_Model):
     """A fact in a model's answer."""
 
-    content: _Text = Field(max_length=2_000, description="One sentence that can be understood alone.")
+    content: _Text = Field(max_length=2_000)
     kind: Literal["statement", "event", "plan", "preference", "instruction"]
     importance: _Share
     confidence: _Share
-    entities: list[str] = Field(description="Names of people, places and things in it.")
-    date: str | None = Field(description="The day it speaks of, as 2024-01-14, if it names one.")
-    messages: list[_Number] = Field(min_length=1, description="Numbers of the messages that it rests on.")
+    entities: list[str]
+    date: str | None
+    messages: list[_Number] = Field(min_length=1)
     # Added later: stored answers to older prompts have no such fields.
-    durable: Annotated[_Durable | None, BeforeValidator(_durable)] = Field(
-        default=None, description="As what it is kept for good, or null."
-    )
-    point_in_time: Annotated[bool, BeforeValidator(lambda value: value is True)] = Field(
-        default=False, description="Whether it says how things stand at one moment."
-    )
-    subject: _Term = Field(default=None, description="Of a durable fact, if three terms say it.")
+    durable: Annotated[_Durable | None, BeforeValidator(_durable)] = Field(default=None)
+    point_in_time: Annotated[bool, BeforeValidator(lambda value: value is True)] = Field(default=False)
+    subject: _Term = None
     predicate: _Term = None
     object: _Term = None
 
@@ -139,6 +135,11 @@ class FoundFact(_Model):
         """Kind of the durable memory; None if the fact is not durable."""
         return None if self.durable is None else MemoryKind(self.durable)
 
+    @property
+    def instructs(self) -> bool:
+        """Whether it tells an agent what to do."""
+        return self.kind == "instruction" or self.durable in ("instruction", "rule", "procedure")
+
 
 class FoundOperation(_Model):
     """A graph operation in a model's answer."""
@@ -146,9 +147,10 @@ class FoundOperation(_Model):
     operation: Annotated[Literal["INSERT", "ADD", "UPDATE", "DELETE"], BeforeValidator(_upper_case)]
     subject: _Text
     predicate: _Text
-    object: str
+    object: str | None
     confidence: _Share
-    messages: list[_Number] = Field(min_length=1, description="Numbers of the messages that it rests on.")
+    messages: list[_Number] = Field(min_length=1)
+    known: _Number | None = None
 
 
 class ExtractionAnswer(_Model):
@@ -165,7 +167,7 @@ class FoundPoint(_Model):
     """A point of a summary in a model's answer."""
 
     sentence: _Text
-    sources: list[_Number] = Field(min_length=1, description="Numbers of the lines that it rests on.")
+    sources: list[_Number] = Field(min_length=1)
     importance: _Share
 
 

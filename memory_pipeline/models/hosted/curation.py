@@ -22,6 +22,7 @@ from memory_pipeline.models.hosted.answer_schemas import (
     read_answer,
     schema_of,
 )
+from memory_pipeline.models.hosted.grounding import Evidence, Source
 from memory_pipeline.models.hosted.prompts import Line, Question, chunks_of
 from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, identity_of
 
@@ -75,7 +76,7 @@ class HostedCurator:
         if not self.confirms(scope):
             return self._rules.merge(scope, newer, older, day)
         settings = self._executor.configuration.curation(scope)
-        question = Question(settings, "merge", prompts.MERGE_VERSION, prompts.MERGE, {}, schema_of(MergeAnswer))
+        question = Question(settings, "merge", prompts.MERGE_VERSION, prompts.MERGE, schema_of(MergeAnswer))
         tag = prompts.tag_for(newer, older)
         text = f"The newer one:\n<{tag}>\n{newer}\n</{tag}>\n\nThe older one:\n<{tag}>\n{older}\n</{tag}>"
         if count_tokens(text) > question.room:
@@ -84,7 +85,7 @@ class HostedCurator:
                 f"two memories to merge have {count_tokens(text):,} tokens; {question.model.model} has room for "
                 f"{question.room:,}",
             )
-        request = question.request(Use(scope, day), Purpose.CONSOLIDATION, text, tag)
+        request = question.request(Use(scope, day), Purpose.CONSOLIDATION, text)
         return self._ask(request, partial(_read_merge, newer, older))
 
     def contradicted(
@@ -101,7 +102,7 @@ class HostedCurator:
         lines = [Line(number, f"[{number}]", text) for number, text in enumerate(texts, start=1)]
         settings = self._executor.configuration.curation(scope)
         version, text, schema = prompts.CONTRADICTIONS_VERSION, prompts.CONTRADICTIONS, schema_of(ContradictionAnswer)
-        question = Question(settings, "contradictions", version, text, {}, schema)
+        question = Question(settings, "contradictions", version, text, schema)
         found = self._named(
             question, lines, Use(scope, day), lambda given: read_answer(ContradictionAnswer, given)[0].pairs
         )
@@ -115,27 +116,35 @@ class HostedCurator:
         """
         if not self.confirms(scope):
             return self._rules.stale(scope, memories, at, day)
-        settings, words = self._executor.configuration.curation(scope), {"today": day.first_day}
-        question = Question(
-            settings, "staleness", prompts.STALENESS_VERSION, prompts.STALENESS, words, schema_of(StaleAnswer)
-        )
+        settings = self._executor.configuration.curation(scope)
+        question = Question(settings, "staleness", prompts.STALENESS_VERSION, prompts.STALENESS, schema_of(StaleAnswer))
         lines = [
             Line(number, f"[{number}] {self._header(memory)}", _shown(memory))
             for number, memory in enumerate(memories, start=1)
         ]
-        found = self._named(question, lines, Use(scope, day), lambda given: read_answer(StaleAnswer, given)[0].stale)
+        found = self._named(
+            question,
+            lines,
+            Use(scope, day),
+            lambda given: read_answer(StaleAnswer, given)[0].stale,
+            f"Today is {day.first_day}.\n",
+        )
         return {memories[number - 1].id: reason for number, reason in found.items()}
 
     def _named(
-        self, question: Question, lines: Sequence[Line], use: Use, read: Callable[[str], Sequence[NamedLine]]
+        self,
+        question: Question,
+        lines: Sequence[Line],
+        use: Use,
+        read: Callable[[str], Sequence[NamedLine]],
+        head: str = "",
     ) -> dict[int, str]:
         """Return the numbers of the lines that the model names, each with its reason. The lines are asked in chunks."""
 
         def ask(text: str, numbers: tuple[int, ...]) -> Sequence[NamedLine] | ModelError:
-            tag = prompts.tag_for(text)
-            enclosed = f"<{tag}>\n{text}\n</{tag}>"
+            request = question.request(use, Purpose.CONSOLIDATION, f"{head}{prompts.enclosed(text)}", numbers)
             try:
-                found = self._ask(question.request(use, Purpose.CONSOLIDATION, enclosed, tag, numbers), read)
+                found = self._ask(request, read)
             except ModelError as error:  # raised in a task, it would stop concurrent questions
                 return error
             return [one for one in found if one.number in numbers]  # no invented numbers
@@ -165,13 +174,16 @@ def _shown(memory: DurableMemory) -> str:
 
 
 def _read_merge(newer: str, older: str, text: str) -> str:
-    """Return the content of an answer if it has exactly the numbers and dates of both texts, and is not too long."""
+    """Return the content of an answer if it says what the texts say, with all their numbers, and is not too long."""
     content = read_answer(MergeAnswer, text)[0].content
     expected, actual = figures(newer) | figures(older), figures(content)
     if expected != actual:
         lost, new = ", ".join(sorted(expected - actual)[:5]), ", ".join(sorted(actual - expected)[:5])
         problem = f"it leaves out {lost}" if lost else f"neither text says {new}"
         raise InvalidAnswerError(f"{problem}; numbers and dates are kept as they are given")
+    reason = Evidence([Source(newer), Source(older)]).refuse(content)
+    if reason is not None:
+        raise InvalidAnswerError(f"it has {reason}; write what the two texts say, in their words")
     longest = int((len(newer) + len(older)) * _TOLERANCE)
     if len(content) > longest:
         raise InvalidAnswerError(f"it has {len(content):,} characters; both texts together have less: be briefer")

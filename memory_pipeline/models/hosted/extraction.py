@@ -6,8 +6,8 @@ reason.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache, partial
 from itertools import zip_longest
@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.facts import ConversationHour, Extraction, Fact, FactKind
 from memory_pipeline.domain.graph.operations import Operation, Verb
-from memory_pipeline.domain.graph.triples import Triple, about, fold_operations, standing
+from memory_pipeline.domain.graph.triples import Triple, about, fold_operations, name_key, standing
 from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.model_calls import Purpose, Use, count_tokens
 from memory_pipeline.domain.periods import Calendar
@@ -26,6 +26,7 @@ from memory_pipeline.models.deterministic.language.dates import DateMention, dat
 from memory_pipeline.models.deterministic.language.grammar import sentences_of
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import ExtractionAnswer, read_answer, schema_of
+from memory_pipeline.models.hosted.grounding import Grounds, Source, Unfounded
 from memory_pipeline.models.hosted.prompts import Line, Question, chunks_of
 from memory_pipeline.models.hosted.transport.requests import LlmRequest, identity_of
 
@@ -39,13 +40,12 @@ if TYPE_CHECKING:
     from memory_pipeline.models.hosted.answer_schemas import FoundFact, FoundOperation
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
-#: Largest age of an operation shown as a known fact.
-LOOK_BACK = timedelta(days=31)
-
 #: Characters shown of a tool or system message, which is context only.
 _CONTEXT = 2_000
-#: Largest share of the input's token budget for known facts.
-_KNOWN_SHARE = 0.15
+#: Largest share of the input's token budget for known facts and earlier messages, a half each.
+_CONTEXT_SHARE = 0.2
+#: Number of earlier messages, and words of each.
+_EARLIER, _EARLIER_WORDS = 8, 40
 #: Largest distance from its message of a date that the message's words do not support.
 _NEAR = timedelta(days=366)
 _MOST_ENTITIES, _LONGEST_NAME = 20, 256
@@ -58,8 +58,17 @@ class _ParsedAnswer:
     numbers: tuple[int, ...]
     facts: tuple[Fact, ...] = ()
     operations: tuple[Operation, ...] = ()
-    refused: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
     trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question, the known facts that it shows, and what its answer may rest on."""
+
+    request: LlmRequest
+    known: Sequence[Triple]
+    grounds: Grounds
 
 
 class HostedExtractor:
@@ -79,7 +88,10 @@ class HostedExtractor:
         settings = self._settings(scope)
         if settings.is_deterministic:
             return self._rules.method(scope)
-        return f"{_version(settings)} {identity_of(settings)} {settings.temperature}"
+        language = self._executor.configuration.language(scope)
+        return " ".join(
+            [_version(settings), identity_of(settings), str(settings.temperature), *([language] if language else [])]
+        )
 
     def extract(
         self, passages: Sequence[ConversationHour], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
@@ -108,22 +120,50 @@ class HostedExtractor:
                     known.setdefault(scope, []).extend(o for fact in extraction.facts for o in fact.placed_operations)
         return [found[place] for place in range(len(passages))]
 
-    def _questions(self, passage: ConversationHour, known: Sequence[Triple]) -> Iterator[LlmRequest]:
+    def _questions(self, passage: ConversationHour, known: Sequence[Triple]) -> Iterator[_Asked]:
+        """Yield the questions about a passage."""
         settings = self._settings(passage.scope)
-        days = sorted(self._day(message) for message in passage.messages)
         lines = list(self._lines(passage))
-        words = {"agent": passage.scope.agent_id, "first_day": days[0], "last_day": days[-1]}
-        instructions = settings.prompt or prompts.EXTRACTION
-        schema = schema_of(ExtractionAnswer)
-        question = Question(settings, "extraction", _version(settings), instructions, words, schema)
-        named = " ".join([*_speakers(passage), *(line.text for line in lines)])
-        shown = self._known_facts(known, named, settings, int(question.room * _KNOWN_SHARE))
-        for chunk in chunks_of(lines, int(question.room * (1 - _KNOWN_SHARE))):
-            tag = prompts.tag_for(shown, chunk.text)
+        days = sorted(self._day(message) for message in passage.messages)
+        instructions = prompts.EXTRACTION
+        if settings.prompt is not None:
+            words = {"agent": passage.scope.agent_id, "first_day": days[0], "last_day": days[-1]}
+            instructions = settings.prompt.format_map(words)
+        question = Question(settings, "extraction", _version(settings), instructions, schema_of(ExtractionAnswer))
+        language = self._executor.configuration.language(passage.scope)
+        head = f"The agent is called {passage.scope.agent_id}.{f' Write in {language}.' if language else ''}"
+        sources: dict[str, Source] = {}
+        for chunk in chunks_of(lines, int(question.room * (1 - _CONTEXT_SHARE))):
             numbers = tuple(n for n in chunk.numbers if passage.messages[n - 1].role.is_memorable)
-            if numbers:
-                use, text = Use(passage.scope, passage.hour), f"<{tag}>\n{shown}{chunk.text}\n</{tag}>"
-                yield question.request(use, Purpose.EXTRACTION, text, tag, numbers)
+            if not numbers:
+                continue
+            room = int(question.room * _CONTEXT_SHARE / 2)
+            earlier = [*passage.earlier, *passage.messages[: chunk.numbers[0] - 1]][-_EARLIER:]
+            before = self._earlier(earlier, room)
+            said = [passage.messages[number - 1].content for number in chunk.numbers]
+            text = "\n".join([*_speakers(passage), *said, *(message.content for message in earlier)])
+            shown = self._known_facts(known, text, settings, room)
+            blocks = [
+                *(
+                    ["Known facts:", *(self._known_line(n, fact) for n, fact in enumerate(shown, start=1)), ""]
+                    if shown
+                    else []
+                ),
+                *(["Earlier messages:", *before, ""] if before else []),
+                *(["New messages:"] if shown or before else []),
+                chunk.text,
+            ]
+            stored = "\n".join(blocks)
+            request = question.request(
+                Use(passage.scope, passage.hour),
+                Purpose.EXTRACTION,
+                f"{head}\n{prompts.enclosed(stored)}",
+                numbers,
+            )
+            grounds = Grounds(
+                earlier, passage.messages, shown, instructions, self._zone, sources, may_translate=language is not None
+            )
+            yield _Asked(request, shown, grounds)
 
     def _settings(self, scope: Scope) -> Settings:
         return self._executor.configuration.extraction(scope)
@@ -153,18 +193,19 @@ class HostedExtractor:
 
     def _passage(self, passage: ConversationHour, known: Mapping[Scope, Sequence[Operation]]) -> Extraction:
         begins = self._calendar.bounds(passage.hour)[0]
-        earlier = [o for o in known.get(passage.scope, ()) if begins - LOOK_BACK <= o.event_at < begins]
+        earlier = [o for o in known.get(passage.scope, ()) if o.event_at < begins]
         found: list[_ParsedAnswer] = []
         vocabulary = self._executor.configuration.vocabulary(passage.scope)
-        for request in self._questions(passage, standing(fold_operations(passage.scope, earlier, vocabulary))):
+        known_facts = standing(fold_operations(passage.scope, earlier, vocabulary))
+        for asked in self._questions(passage, known_facts):
             try:
-                found.append(self._executor.complete(request, partial(self._read, request, passage)).value)
+                found.append(self._executor.complete(asked.request, partial(self._read, asked, passage)).value)
             except ModelError as error:
                 self._executor.log_failure(error)
                 if self._executor.waits(error, passage.scope):
                     return Extraction((), is_waiting=True)
-                found.append(_ParsedAnswer(request.numbers, trouble=error.trouble))
-        return Extraction(tuple(self._combined(passage, found)), sum(part.refused for part in found))
+                found.append(_ParsedAnswer(asked.request.numbers, trouble=error.trouble))
+        return Extraction(tuple(self._combined(passage, found)), sum((part.refused for part in found), Counter()))
 
     def _combined(self, passage: ConversationHour, found: Sequence[_ParsedAnswer]) -> Iterator[Fact]:
         """Yield the turns with their operations, and the facts of the model, or of the rules where it failed."""
@@ -187,25 +228,46 @@ class HostedExtractor:
         facts |= {fact.id: fact for part in reversed(found) for fact in reversed(part.facts)}
         yield from facts.values()
 
-    def _read(self, request: LlmRequest, passage: ConversationHour, text: str) -> _ParsedAnswer:
-        """Return the facts and operations of an answer, without those that cite unknown messages."""
-        answer, refused = read_answer(ExtractionAnswer, text)
+    def _read(self, asked: _Asked, passage: ConversationHour, text: str) -> _ParsedAnswer:
+        """Return the founded facts and operations of an answer."""
+        request, grounds = asked.request, asked.grounds
+        answer, invalid = read_answer(ExtractionAnswer, text)
         by_number = {number: passage.messages[number - 1] for number in request.numbers}
-        accepted = [
-            self._fact_from(request, [by_number[number] for number in set(fact.messages)], fact, position)
-            for position, fact in enumerate(answer.facts, start=1)
-            if by_number.keys() >= set(fact.messages)
-        ]
-        changes = [
-            change
-            for operation in answer.operations
-            if by_number.keys() >= set(operation.messages)
-            and (change := _operation(operation, [by_number[number] for number in set(operation.messages)]))
-        ]
-        refused += len(answer.facts) - len(accepted) + len(answer.operations) - len(changes)
-        if answer.summary:
+        refused = Counter({Unfounded.FORM.value: invalid})
+        facts: list[Fact] = []
+        operations: list[Operation] = []
+
+        def cited(numbers: Sequence[int]) -> list[Message]:
+            return [by_number[number] for number in sorted(set(numbers)) if by_number.keys() >= set(numbers)]
+
+        def is_accepted(reason: Unfounded | None) -> bool:
+            if reason is None or self._executor.is_rehearsal:
+                return True
+            refused[reason.value] += 1
+            return False
+
+        for position, found in enumerate(answer.facts, start=1):
+            messages = cited(found.messages)
+            reason = grounds.refuse_fact(
+                found.content, messages, instructs=found.instructs, is_durable=found.durable is not None
+            )
+            if is_accepted(reason if messages else Unfounded.FORM):
+                facts.append(self._fact_from(request, messages, found, position, grounds))
+        for found_operation in answer.operations:
+            messages = cited(found_operation.messages)
+            changes = _operations(found_operation, messages, asked.known) if messages else []
+            if not changes:
+                refused[Unfounded.FORM.value] += 1
+                continue
+            change = changes[-1]
+            terms = change.subject, change.predicate, change.object
+            replaced = dict(enumerate(asked.known, start=1)).get(found_operation.known or 0)
+            if is_accepted(grounds.refuse_terms(terms, messages, replaced, ends=change.verb is Verb.DELETE)):
+                operations += changes
+        messages = list(by_number.values())
+        if answer.summary and is_accepted(grounds.refuse_gist(answer.summary, messages)):
             gist = Fact.of(
-                list(by_number.values()),
+                messages,
                 FactKind.GIST,
                 answer.summary,
                 position=len(answer.facts) + 1,
@@ -213,10 +275,12 @@ class HostedExtractor:
                 confidence=0.8,
                 **_made_by(request),
             )
-            accepted.append(gist)
-        return _ParsedAnswer(request.numbers, tuple(accepted), tuple(changes), refused)
+            facts.append(gist)
+        return _ParsedAnswer(request.numbers, tuple(facts), tuple(operations), +refused)
 
-    def _fact_from(self, request: LlmRequest, cited: Sequence[Message], fact: FoundFact, position: int) -> Fact:
+    def _fact_from(
+        self, request: LlmRequest, cited: Sequence[Message], fact: FoundFact, position: int, grounds: Grounds
+    ) -> Fact:
         last = max(cited, key=lambda message: (message.sent_at, message.turn))
         content = " ".join(fact.content.split())
         # The rules resolve dates that the model left relative, against the message's day.
@@ -226,6 +290,8 @@ class HostedExtractor:
             content = " ".join(with_dates(sentence.text, mentions) for sentence, mentions in resolved)
         mentions = [mention for _, found in resolved for mention in found]
         names = [name for text in fact.entities if 0 < len(name := " ".join(text.split())) <= _LONGEST_NAME]
+        # No count of these: a wrong name here is not a wrong fact.
+        names = [name for name in names if self._executor.is_rehearsal or grounds.has_name(name, cited)]
         extracted = Fact.of(
             cited,
             FactKind(fact.kind),
@@ -237,7 +303,7 @@ class HostedExtractor:
             mentioned_at=self._date(fact.date, cited, mentions, said_on),
             **_made_by(request),
         )
-        return _with_durable_fields(extracted, fact, cited)
+        return _with_durable_fields(extracted, fact, cited, grounds)
 
     def _date(
         self, text: str | None, cited: Sequence[Message], stated: Sequence[DateMention], said_on: date
@@ -259,30 +325,48 @@ class HostedExtractor:
             return datetime(claimed.year, claimed.month, claimed.day, tzinfo=UTC)
         return candidates[0].instant if candidates and (text or stated) else None
 
-    def _known_facts(self, known: Sequence[Triple], text: str, settings: Settings, room: int) -> str:
-        """Return the newest known facts about the names in `text`, at most `room` tokens."""
+    def _known_facts(self, known: Sequence[Triple], text: str, settings: Settings, room: int) -> list[Triple]:
+        """Return the known facts that share most with `text`, at most `room` tokens, oldest first."""
+        shown: list[Triple] = []
+        for triple in about(known, text, settings.known_facts):
+            room -= count_tokens(self._known_line(len(shown), triple))
+            if room < 0:
+                break
+            shown.append(triple)
+        return sorted(shown, key=lambda triple: (triple.updated_at, triple.id))
+
+    def _known_line(self, number: int, triple: Triple) -> str:
+        return f"K{number} {triple} (since {triple.valid_from.astimezone(self._zone):%Y-%m-%d})"
+
+    def _earlier(self, messages: Sequence[Message], room: int) -> list[str]:
+        """Return the lines of the last messages before a chunk, at most `room` tokens; they cannot be cited."""
         lines: list[str] = []
-        for triple in reversed(about(known, text, settings.known_facts)):
-            line = f"- {triple} (since {triple.valid_from.astimezone(self._zone):%Y-%m-%d})"
+        for message in reversed(messages):
+            words = message.content.split()
+            cut = " ".join(words[:_EARLIER_WORDS]) + (" …" if len(words) > _EARLIER_WORDS else "")
+            line = f"- {self._header(message)} {cut}"
             room -= count_tokens(line)
             if room < 0:
                 break
             lines.append(line)
-        return "\n".join(["Known before:", *reversed(lines), "", ""]) if lines else ""
+        return lines[::-1]
 
     def _day(self, message: Message) -> str:
         return message.said_at(self._zone).date().isoformat()
 
+    def _header(self, message: Message) -> str:
+        at = message.said_at(self._zone)
+        speaker = f" {message.speaker}" if message.role.is_memorable else ""
+        return f"{at:%Y-%m-%d} {at:%A} {at:%H:%M} {message.role}{speaker}:"
+
     def _lines(self, passage: ConversationHour) -> Iterator[Line]:
         for number, message in enumerate(passage.messages, start=1):
-            at = message.said_at(self._zone)
-            when = f"{at:%Y-%m-%d} {at:%A} {at:%H:%M}"
+            header, content = self._header(message), message.content
             if message.role.is_memorable:
-                yield Line(number, f"[{number}] {when} {message.role} {message.speaker}:", message.content)
+                yield Line(number, f"[{number}] {header}", content)
             else:
-                cut = f" … ({len(message.content):,} characters)" if len(message.content) > _CONTEXT else ""
-                content = f"{message.content[:_CONTEXT]}{cut}"
-                yield Line(number, f"(context, not to be cited) {when} {message.role}:", content)
+                cut = f" … ({len(content):,} characters)" if len(content) > _CONTEXT else ""
+                yield Line(number, f"(context, not to be cited) {header}", f"{content[:_CONTEXT]}{cut}")
 
 
 def _made_by(request: LlmRequest) -> dict[str, Any]:
@@ -308,12 +392,18 @@ def _speakers(passage: ConversationHour) -> list[str]:
     return sorted(names | {"Agent" for message in memorable if message.role is Role.ASSISTANT})
 
 
-def _with_durable_fields(fact: Fact, found: FoundFact, cited: Sequence[Message]) -> Fact:
-    """Return a fact with its durable fields. Only users' facts are durable: agents mostly repeat or guess."""
+def _with_durable_fields(fact: Fact, found: FoundFact, cited: Sequence[Message], grounds: Grounds) -> Fact:
+    """Return a fact with its durable fields. Only users' facts are durable: agents mostly repeat or guess.
+
+    Terms that are not founded are left out; the sentence is.
+    """
     kind = found.durable_kind
     if kind is None or not any(message.role is Role.USER for message in cited):
         return fact
-    subject, predicate, thing = _terms(found, fact) or (None, None, None)
+    terms = _terms(found, fact)
+    if terms is not None and grounds.refuse_terms(terms, cited) is not None:
+        terms = None
+    subject, predicate, thing = terms or (None, None, None)
     return replace(
         fact, durable=kind, is_point_in_time=found.point_in_time, subject=subject, predicate=predicate, object=thing
     )
@@ -338,21 +428,41 @@ def _terms(found: FoundFact, fact: Fact) -> tuple[str, str, str] | None:
     return one.subject, one.predicate, one.object
 
 
-def _operation(found: FoundOperation, cited: Sequence[Message]) -> Operation | None:
+def _operations(found: FoundOperation, cited: Sequence[Message], known: Sequence[Triple]) -> list[Operation]:
+    """Return the operations of an answer's item; none if it is invalid.
+
+    An update of a known fact withdraws this first, so that only its value is replaced.
+    """
     last = max(cited, key=lambda message: (message.sent_at, message.turn))
     others = sorted({message.id for message in cited} - {last.id})
-    try:
+    subject, predicate, thing = found.subject, found.predicate, found.object or ""
+
+    def of(verb: str, value: str) -> Operation:
         return Operation.of(
-            found.operation,
-            found.subject,
-            found.predicate,
-            found.object,
+            verb,
+            subject,
+            predicate,
+            value,
             confidence=round(found.confidence, 2),
             message_ids=(last.id, *others),
             event_at=last.sent_at,
         )
+
+    try:
+        change = of(found.operation, thing)
+        if found.known is None or change.verb is Verb.INSERT:
+            return [change]
+        if found.known > len(known):
+            return []
+        replaced = known[found.known - 1]
+        if (name_key(change.subject), change.predicate) != (name_key(replaced.source), replaced.label):
+            return []
+        ended = of(Verb.DELETE, replaced.target)
     except InputError:
-        return None
+        return []
+    if change.verb is Verb.DELETE:
+        return [ended]
+    return [ended, change] if name_key(replaced.target) != name_key(change.object) else [change]
 
 
 def _day_in(text: str | None) -> date | None:

@@ -30,7 +30,7 @@ from memory_pipeline.models.hosted.prompts import Question
 from memory_pipeline.models.hosted.transport import litellm_client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from pydantic import BaseModel
 
@@ -57,9 +57,8 @@ class HostedEntityFinder:
     """Find the entities in a prompt with the model of `injection`; an `EntityFinder` of the ports."""
 
     def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
-        self._question = _QueryModel(
-            executor, scope, "entities", prompts.ENTITIES_VERSION, prompts.ENTITIES, {"most": MOST_NAMES}, NamesAnswer
-        )
+        instructions = prompts.ENTITIES.format(most=MOST_NAMES)
+        self._question = _QueryModel(executor, scope, "entities", prompts.ENTITIES_VERSION, instructions, NamesAnswer)
 
     def find(self, prompt: str) -> list[str]:
         """Return the names of people, places and things that a prompt asks about, at most 20; none for a blank prompt.
@@ -76,7 +75,7 @@ class HostedReranker:
     """Rerank search results with the model of `injection`; a `Reranker` of the ports."""
 
     def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
-        self._question = _QueryModel(executor, scope, "rerank", prompts.RERANK_VERSION, prompts.RERANK, {}, OrderAnswer)
+        self._question = _QueryModel(executor, scope, "rerank", prompts.RERANK_VERSION, prompts.RERANK, OrderAnswer)
 
     def order(self, prompt: str, texts: Sequence[str]) -> list[int]:
         """Return all positions of `texts`, the most useful first.
@@ -149,8 +148,8 @@ class HostedSelector:
         line = _line(query)
         if not headers or not line:
             return []
-        version, text = prompts.SELECTION_VERSION, prompts.SELECTION
-        question = _QueryModel(self._executor, self._scope, "selection", version, text, {"most": most}, ChosenAnswer)
+        version, text = prompts.SELECTION_VERSION, prompts.SELECTION.format(most=most)
+        question = _QueryModel(self._executor, self._scope, "selection", version, text, ChosenAnswer)
         line = _ends(line, int(question.room * _PROMPT_SHARE))
         room = question.room - count_tokens(line)
         shown = min(len(headers), room // _SHORTEST_LINE)
@@ -174,8 +173,8 @@ class HostedImaginer:
         lines = [line for line in map(_line, messages) if line]
         if not lines:
             return []
-        version, text = prompts.IMAGINING_VERSION, prompts.IMAGINING
-        question = _QueryModel(self._executor, self._scope, "imagining", version, text, {"most": most}, QueriesAnswer)
+        version, text = prompts.IMAGINING_VERSION, prompts.IMAGINING.format(most=most)
+        question = _QueryModel(self._executor, self._scope, "imagining", version, text, QueriesAnswer)
         left, shown = question.room, list[str]()
         for line in reversed(lines):
             short = _ends(line, min(int(question.room * _MESSAGE_SHARE), left))
@@ -197,12 +196,9 @@ class _QueryModel(Question, Generic[_Answer]):
         name: str,
         version: str,
         instructions: str,
-        values: Mapping[str, object],
         answer: type[_Answer],
     ) -> None:
-        super().__init__(
-            executor.configuration.injection(scope), name, version, instructions, values, schema_of(answer)
-        )
+        super().__init__(executor.configuration.injection(scope), name, version, instructions, schema_of(answer))
         self._executor = executor
         self._scope = scope
         self._answer = answer
@@ -210,7 +206,7 @@ class _QueryModel(Question, Generic[_Answer]):
     def ask(self, text: str, stored: Sequence[str]) -> _Answer:
         """Return the model's answer about `text`, which contains the stored texts `stored`."""
         tag = prompts.tag_for(*stored)
-        request = self.request(_use(self._executor, self._scope), Purpose.READING, f"<{tag}>\n{text}\n</{tag}>", tag)
+        request = self.request(_use(self._executor, self._scope), Purpose.READING, f"<{tag}>\n{text}\n</{tag}>")
         _load(self.model)
 
         def work(is_over: threading.Event) -> _Answer:

@@ -5,8 +5,8 @@ If the model fails, the extractive summarizer takes over, and the row's `fallbac
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -18,6 +18,7 @@ from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS, ExtractiveSummarizer
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import FoundPoint, SummaryAnswer, read_answer, schema_of
+from memory_pipeline.models.hosted.grounding import SHARE_OF_SUMMARY, Evidence, Source, Unfounded
 from memory_pipeline.models.hosted.prompts import Line, Question, chunks_of
 from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, LlmRequest, identity_of
 
@@ -36,6 +37,8 @@ _TOLERANCE = 2.0
 #: Smallest length limit for a chunk's answer, in characters.
 _SHORTEST = 200
 _MOST_ROUNDS = 12
+#: Characters of a usual point, to ask for a number of points instead of characters.
+_POINT = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +58,13 @@ class _Progress:
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float | None = None
-    refused: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
     result: Condensation | None = None
     is_done: bool = False
 
 
-#: The points of one chunk and how many were rejected, or the error.
-_Answer: TypeAlias = "Answered[tuple[list[KeyPoint], int]] | ModelError"
+#: The points of one chunk and how many were rejected, by reason, or the error.
+_Answer: TypeAlias = "Answered[tuple[list[KeyPoint], Counter[str]]] | ModelError"
 
 
 class HostedSummarizer:
@@ -82,6 +85,7 @@ class HostedSummarizer:
             return self._rules.method(scope, grain)
         parts = [_version(settings, grain), identity_of(settings), settings.temperature, _length(settings, grain)]
         parts += [settings.minimum_tokens] if settings.minimum_tokens else []
+        parts += [language] if (language := self._executor.configuration.language(scope)) else []
         return " ".join(map(str, parts))
 
     def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
@@ -170,44 +174,61 @@ class HostedSummarizer:
         scope, period = assignment.scope, assignment.period
         settings = self._settings(scope, period.grain)
         length = _length(settings, period.grain)
-        words = {
-            "agent": scope.agent_id,
-            "grain": period.grain,
-            "period": period,
-            "first_day": period.first_day,
-            "last_day": period.end_day - timedelta(days=1),
-            "length": length,
-        }
-        version, instructions = _version(settings, period.grain), settings.prompt or prompts.SUMMARIES[period.grain]
-        question = Question(settings, "summary", version, instructions, words, schema_of(SummaryAnswer))
+        first, last = period.first_day, period.end_day - timedelta(days=1)
+        instructions = prompts.SUMMARIES[period.grain]
+        if settings.prompt is not None:
+            words = {"agent": scope.agent_id, "grain": period.grain, "period": period, "length": length}
+            instructions = settings.prompt.format_map({**words, "first_day": first, "last_day": last})
+        version = _version(settings, period.grain)
+        question = Question(settings, "summary", version, instructions, schema_of(SummaryAnswer))
         lines = [
             Line(number, f"[{number}] {piece.point.event_at.astimezone(self._zone):%Y-%m-%d}", piece.text)
             for number, piece in enumerate(progress.pieces, start=1)
         ]
         chunks = chunks_of(lines, question.room)
         if len(chunks) > 1:  # all their answers must fit into the one question that merges them
-            words["length"] = length = max(_SHORTEST, min(length, question.room * 3 // len(chunks)))
+            length = max(_SHORTEST, min(length, question.room * 3 // len(chunks)))
+        language = self._executor.configuration.language(scope)
+        head = (
+            f"The agent is called {scope.agent_id}. The period is {period}, {first} to {last}. Write at most "
+            f"{max(2, length // _POINT)} points.{f' Write in {language}.' if language else ''}"
+        )
         for chunk in chunks:
-            tag = prompts.tag_for(chunk.text)
-            text = f"<{tag}>\n{chunk.text}\n</{tag}>"
-            yield question.request(Use(scope, period), Purpose.SUMMARY, text, tag, chunk.numbers, length)
+            text = f"{head}\n{prompts.enclosed(chunk.text)}"
+            yield question.request(Use(scope, period), Purpose.SUMMARY, text, chunk.numbers, length)
 
-    def _read(self, progress: _Progress, request: LlmRequest, text: str) -> tuple[list[KeyPoint], int]:
-        """Return the points of an answer with the ids of their sources, and the number of rejected points."""
-        answer, refused = read_answer(SummaryAnswer, text)
+    def _read(self, progress: _Progress, request: LlmRequest, text: str) -> tuple[list[KeyPoint], Counter[str]]:
+        """Return the founded points of an answer with the ids of their sources, and the rejected ones by reason."""
+        answer, invalid = read_answer(SummaryAnswer, text)
         numbers = set(request.numbers)
-        points = [
-            _point(point, [progress.pieces[number - 1].point for number in sorted(set(point.sources))])
-            for point in answer.points
-            if numbers >= set(point.sources)
-        ]
-        refused += len(answer.points) - len(points)
+        refused = Counter({Unfounded.FORM.value: invalid})
+        points: list[KeyPoint] = []
+        for found in answer.points:
+            sources = [progress.pieces[number - 1].point for number in sorted(set(found.sources) & numbers)]
+            scope = request.use.scope
+            reason = self._refuse(scope, found.sentence, sources) if numbers >= set(found.sources) else Unfounded.FORM
+            if reason is None:
+                points.append(_point(found, sources))
+            else:
+                refused[reason.value] += 1
         if not points:
-            raise InvalidAnswerError(f"its points cite no line; `sources` are numbers of lines, such as {min(numbers)}")
+            raise InvalidAnswerError(
+                f"the lines that its points cite do not support them ({', '.join(+refused)}); `sources` are numbers of "
+                f"lines, such as {min(numbers)}"
+            )
         written = sum(len(point.sentence) for point in points)
         if request.length and written > _TOLERANCE * request.length:
             raise InvalidAnswerError(f"its points have {written:,} characters; {request.length:,} are allowed")
-        return sorted(points, key=lambda point: point.event_at), refused
+        return sorted(points, key=lambda point: point.event_at), +refused
+
+    def _refuse(self, scope: Scope, sentence: str, sources: Sequence[KeyPoint]) -> Unfounded | None:
+        """Return why a sentence is not founded on its sources; it may also say how many they are."""
+        if self._executor.is_rehearsal:
+            return None
+        said = [Source(source.sentence, source.event_at.astimezone(self._zone).date()) for source in sources]
+        names = [str(len(sources)), *(name for source in sources for name in source.entities)]
+        translates = self._executor.configuration.language(scope) is not None
+        return Evidence(said, names, may_translate=translates).refuse(sentence, SHARE_OF_SUMMARY)
 
 
 def _version(settings: Settings, grain: Grain) -> str:

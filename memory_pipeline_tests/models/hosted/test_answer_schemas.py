@@ -38,6 +38,7 @@ OPERATION: dict[str, Any] = {
     "object": "40",
     "confidence": 1,
     "messages": [1],
+    "known": 1,
 }
 #: Optional fields of a fact.
 WORKING: dict[str, Any] = {

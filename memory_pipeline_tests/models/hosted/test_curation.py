@@ -93,7 +93,7 @@ def test_agents_without_a_model_send_no_request(lake: Lake, server: OpenAIServer
         assert curator.stale(scope, memories, NOW, DAY).keys() == {memories[0].id}
     assert not server.requests
     assert curator.confirms(ACME)
-    assert curator.name(ACME).endswith("(merge-1, contradictions-1, staleness-1)")
+    assert curator.name(ACME).endswith("(merge-2, contradictions-2, staleness-2)")
     assert curator.name(ACME).startswith("openai/m")
 
 
@@ -114,7 +114,6 @@ def test_both_contents_are_sent_as_data_and_the_answer_is_returned(lake: Lake, s
     system, user = (message["content"] for message in request.body["messages"])
     [tag] = set(re.findall(r"</(data-[0-9a-f]{12})>", user))
     assert user == f"The newer one:\n<{tag}>\n{NEWER}\n</{tag}>\n\nThe older one:\n<{tag}>\n{OLDER}\n</{tag}>"
-    assert f"<{tag}>" in system
     assert "stored text" in system
     assert request.body["response_format"]["json_schema"]["name"] == "merge"
 
@@ -142,6 +141,7 @@ def test_a_question_is_sent_once_and_charged_to_its_day(lake: Lake, server: Open
         (7, "leaves out"),
         (None, "content"),
         (["a"], "content"),
+        ("Our rent is 900 euros, due on the 3rd, to Max.", "a name that no source has"),
         ("x" * (MAX_CONTENT + 1), "content"),
     ],
 )
@@ -172,8 +172,8 @@ def test_memories_are_shown_as_numbered_lines_with_kind_and_day(lake: Lake, serv
     found = curator_of(lake, server).stale(ACME, memories, NOW, DAY)
     assert found == {memories[0].id: "it is over"}
     [request] = server.requests
-    system, user = (message["content"] for message in request.body["messages"])
-    lines = user.split("\n")[1:-1]
+    user = request.body["messages"][1]["content"]
+    lines = user.split("\n")[2:-1]
     assert [line[:24] for line in lines] == [
         "[1] plan, 2024-01-15: An",
         "[2] fact, 2024-01-15: Th",
@@ -181,7 +181,7 @@ def test_memories_are_shown_as_numbered_lines_with_kind_and_day(lake: Lake, serv
     ]
     assert lines[0].endswith("Anna plans a trip.")
     assert len(lines[1]) < 640
-    assert "Today is 2024-02-20." in system
+    assert user.startswith("Today is 2024-02-20.\n")
     assert not any(memory.id in user for memory in memories)
 
 

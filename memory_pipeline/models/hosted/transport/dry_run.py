@@ -58,6 +58,8 @@ class DryRunExecutor(LlmExecutor):
     The number of requests is exact unless it depends on the length of answers. Tokens and cost are estimates.
     """
 
+    is_rehearsal = True
+
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # passed on unchanged
         self.expected: dict[Expected, Usage] = defaultdict(Usage)

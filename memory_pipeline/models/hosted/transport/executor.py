@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 import tenacity
@@ -80,6 +80,9 @@ class LlmExecutor:
     and selects the month of a budget. With `is_fresh`, completions that are stored are asked again, each once; their
     new answers replace the stored ones, which remain if the model fails.
     """
+
+    #: Whether answers are placeholders, which need not be founded on anything.
+    is_rehearsal: ClassVar[bool] = False
 
     def __init__(
         self,
