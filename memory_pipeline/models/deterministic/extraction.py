@@ -42,7 +42,9 @@ CONFIDENCE: Final = {
     FactKind.PLAN: 0.6,
     FactKind.STATEMENT: 0.6,
 }
-_NAME: Final = "deterministic-6"
+#: Name and version of the rules; each name of rules begins with :data:`FAMILY`.
+RULES: Final = "deterministic-6"
+FAMILY: Final = "deterministic-"
 #: Most sentences read of a message; the turn still has all of its text.
 MOST_SENTENCES: Final = 1_000
 #: Fewest words of a sentence that explains the next one.
@@ -90,7 +92,7 @@ class DeterministicExtractor:
     @property
     def name(self) -> str:
         """Name and version, plus the time zone if it is not UTC."""
-        return _NAME if self._zone.key == "UTC" else f"{_NAME} {self._zone.key}"
+        return RULES if self._zone.key == "UTC" else f"{RULES} {self._zone.key}"
 
     def method(self, scope: Scope) -> str:
         """Return the name of the rules, the same for all agents."""
@@ -115,12 +117,13 @@ class DeterministicExtractor:
         said_on = message.said_at(self._zone).date()
         dates = [dates_in(sentence, said_on) for sentence in sentences]
         assertions = Assertions(message, sentences, names)
+        own = set(map(id, assertions.sentences))
         facts: dict[str, Fact] = {}
         found = zip(sentences, names, dates, strict=True)
         for position, (sentence, sentence_names, mentions) in enumerate(found, start=1):
             meaning = _meaning(sentence)
             durable = None
-            if message.role is Role.USER and not _asks(sentence):
+            if id(sentence) in own and not _asks(sentence):
                 durable = durable_in(sentence, message.user, assertions.operations_of, has_date=bool(mentions))
             # A durable sentence becomes a fact even if it asserts nothing: "Always be brief."
             if durable is None and not _asserts(sentence, meaning, bool(mentions)):

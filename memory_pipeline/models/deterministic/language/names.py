@@ -56,7 +56,7 @@ _SINGULAR_VERBS = word_set(
 )
 #: Plural verbs, and adverbs before a verb.
 _PLURAL_VERBS = word_set("are 're were have 've do")
-_BEFORE_VERBS = word_set("never always also really only still just usually often")
+_BEFORE_VERBS = word_set("never always also really only still just usually often now no")
 
 
 def names_in(sentences: Sequence[Sentence], speaker: str | None = None) -> list[tuple[str, ...]]:
@@ -133,6 +133,8 @@ def _is_name(sentence: Sentence, place: int, word: str, known: Collection[str]) 
 
 def _follows_name(words: Sequence[str], first: str) -> bool:
     following = words[-1] if words[0] == "and" else words[0]
+    if words[0] in _BEFORE_VERBS and len(words) > 1:
+        following = words[1]
     if following[0].isupper():
         return _may_be_name(_bare(following)) or (following == "I" and len(words) > 1)
     if words[0] == "and" or first.endswith("s"):
