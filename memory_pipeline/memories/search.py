@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import numpy as np
 
+from memory_pipeline.domain.authority import Authority
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.decay import relevance_at, warning
 from memory_pipeline.domain.memories.record import MemoryKind
@@ -71,7 +72,7 @@ class RecalledMemory:
     the sum of the signals by which the memories of one search are ranked. `relevance` is its importance × confidence ×
     e^(−decay rate · days since its last use), at the time of the search. `warning` notes that it may have changed
     since. `facts` are graph facts around the entities it names, best first. `identity` is the user or group whose
-    memory it is; empty for the agent's own memory.
+    memory it is; empty for the agent's own memory. `said_by` is who said it to the reader.
     """
 
     memory: DurableMemory
@@ -81,11 +82,14 @@ class RecalledMemory:
     identity: str = ""
     strength: float = 0.0
     relevance: float = 0.0
+    said_by: Authority = Authority.USER
 
     def __str__(self) -> str:
-        """Return the content with its warning, and a line for each fact, all marked as recalled."""
-        note = f"; {self.warning}" if self.warning else ""
-        said = f"{self.memory.content} ({self.memory.kind}{note})"
+        """Return the content with its warning and who said it, and a line for each fact, all marked as recalled."""
+        notes = [self.memory.kind.value] if self.said_by.may_instruct else []
+        notes += [self.warning] if self.warning else []
+        note = f" ({'; '.join(notes)})" if notes else ""
+        said = f"{self.said_by.attribution}{self.memory.content}{note}"
         return mark_lines("\n".join([said, *(f"  {fact.line}" for fact in self.facts)]))
 
 
@@ -223,18 +227,12 @@ class MemorySearch(DurableMemories):
 
         Those that `links` steps along links lead to follow, with as many steps fewer in the graph. `where` filters the
         memories and their facts. Memories with a score below `minimum_score` are left out, unless a model selects.
-        `hides` returns whether to leave out a memory because of its content. For a user, the instructions of other
-        members of a group are left out.
+        `hides` returns whether to leave out a memory because of its content.
         """
-        top = self._state.snapshot()
-
-        def is_hidden(memory: DurableMemory) -> bool:
-            return (hides is not None and hides(memory)) or not self._directs(memory, top)
-
         question, vector = Query.of(query, (), own=self._own), self.embedded([query])[0]
         wanted = Wanted(
             question, vector, most, where=where, exclude=exclude, only_fitting=True, minimum_score=minimum_score,
-            hides=is_hidden,
+            hides=hides,
         )  # fmt: skip
         found = self.chosen(wanted, query, hops, now)
         return [*found, *self._linked(found, wanted, links, hops, now)]
@@ -301,7 +299,8 @@ class MemorySearch(DurableMemories):
                 identity = ranked.top.identity_of(memory.id)
                 note, score = warning(memory, at), round(one.score, 4)
                 relevance = round(relevance_at(memory, at), 4)
-                found.append(RecalledMemory(memory, score, note, facts, identity, one.strength, relevance))
+                said_by = self._said_by(memory, ranked.top)
+                found.append(RecalledMemory(memory, score, note, facts, identity, one.strength, relevance, said_by))
         return found
 
     def embedded(self, texts: Sequence[str]) -> list[NDArray[np.float32] | None]:

@@ -9,14 +9,18 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.authority import Authority
+from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.identity import MEMORY, MESSAGE, Reference
+from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.text.foreign_text import own_text
 from memory_pipeline.reader.packing.items import DURABLE, GRAPH, Recalled, Recollection, compact
 from memory_pipeline.reader.packing.packer import Packer, by_worth
 from memory_pipeline.reader.packing.suppression import Statement
@@ -112,9 +116,21 @@ def recalled(
             kind=choice.row["kind"],
             identity=choice.row["identity"],
             said_at=choice.row["starts_at"],
+            said_by=_said_by(grain, choice.row),
         )
         for choice in choices
     ]
+
+
+def _said_by(grain: Grain, row: Mapping[str, Any]) -> Authority:
+    """Return who said a message: the assistant, the user, or nobody, if the user pasted most of it."""
+    if grain is not Grain.WORKING:
+        return Authority.USER
+    if row["role"] == Role.ASSISTANT:
+        return Authority.ASSISTANT
+    said = row["content"].removeprefix(f"{row['speaker']}: ")
+    is_pasted = row["kind"] == FactKind.TURN and 2 * len(own_text(said).split()) < len(said.split())
+    return Authority.PASTED if is_pasted else Authority.USER
 
 
 def excerpted(item: Recalled, choice: Choice) -> Recalled:
@@ -141,6 +157,7 @@ def durable_items(
             kind=memory.kind.value,
             warning=found.warning,
             identity=found.identity,
+            said_by=found.said_by,
         )
         for fact in found.facts:
             if fact.id not in items and not hides(fact):

@@ -106,7 +106,7 @@ class MemorySources:
 
         def hot_index() -> list[Recalled]:
             return [
-                Recalled(entry.id, DURABLE, "", None, str(entry).removeprefix(LINE))
+                Recalled(entry.id, DURABLE, "", None, str(entry).removeprefix(LINE), said_by=entry.said_by)
                 for entry in (self._memories.hot_index(now=request.as_of) if is_filled else ())
                 if entry.id not in request.exclude
             ]
