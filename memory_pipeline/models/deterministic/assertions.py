@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 #: What links "my sister" and a name.
 _LINKS = [text.split() for text in ("'s name is", "is called", "is named", "'s called", "is")]
-#: The first words of those who say their own name.
-_ASKING = [["call"], ["please"], ["you"], ["just"]]
+#: Words of somebody who asks for a name: "you can call me Jo".
+_ASKING = frozenset(["please", "you", "can", "may", "just", "always", "so"])
 _IS = frozenset(["is", "are", "'s"])
+_PLURAL = ("s", "children")
 _AT = frozenset(["at", "on"])
 _NEW = frozenset(["new", "current", "full", "own", "absolute", "all-time"])
 _ENDED = re.compile(r"\b(?:any ?more|any longer|no longer|used to)\b")
@@ -208,7 +209,7 @@ class _Reader(ObjectReader):
         """Read "my sister Maria", "my sister is called Maria", "my sister's name is Maria", "Maria is my sister"."""
         words = self._words
         for place in range(start, end):
-            if words[place] not in ("my", "our") and place > start:
+            if place > start and words[place] not in ("my", "our") and words[place - 1] not in _IS:
                 continue
             owner, after = self._owner(place, end)
             later = self._relation(after, end) if owner else 0
@@ -219,7 +220,7 @@ class _Reader(ObjectReader):
                     is_other = link == ["is"] and (named < end or words[later + 1] in phrases.ROLES)
                     name = "" if is_other else name
                     break
-            if not name and later == end and place > start + 1 and words[place - 1] in ("is", "'s"):
+            if not name and later == end and place > start + 1 and words[place - 1] in _IS:
                 name, named = self.name(self._after_openers(start, end), end)
                 name = name if named == place - 1 else ""
             if later and name and name != owner:
@@ -231,7 +232,7 @@ class _Reader(ObjectReader):
         """Read "call me Jo" and "everyone calls me Jo"."""
         at = next((at for at in range(place, min(place + 4, end - 2)) if self._words[at] in ("call", "calls")), end)
         name = self.name(at + 2, end)[0] if self._words[at + 1 : at + 2] == ["me"] else ""
-        predicate = "is_called" if self._words[place:end][:1] in _ASKING else "also_known_as"
+        predicate = "is_called" if _ASKING.issuperset(self._words[place:at]) else "also_known_as"
         return [_Triple(Verb.INSERT, self._speaker, predicate, name)] if name and name != self._speaker else []
 
     def _property(self, place: int, end: int) -> list[_Triple]:
@@ -286,6 +287,9 @@ class _Reader(ObjectReader):
                 continue  # a relation, or a company
             if words[place] in phrases.LASTING and not self._lasts(place, end):
                 continue
+            is_single = subject.name != self._speaker and not subject.name.endswith(_PLURAL)
+            if is_single and f"{words[place]}s" in phrase.slots[0][0]:
+                continue  # "Treat Tom like a friend"
             objects, stop = self.objects(phrase.kind, after, end, number)
             if not objects:
                 continue
@@ -296,7 +300,7 @@ class _Reader(ObjectReader):
                     roles = self.objects("role", start, last, None)[0] if words[start] in ("a", "an") else ()
                     yield from (_Triple(Verb.UPDATE, subject.name, "works_as", role) for role in roles)
             elif phrase.verb is not Verb.DELETE and words[place] not in phrases.EVENTS:
-                yield from self._withdrawn(phrase, subject.name, objects, is_ended=is_ended)
+                yield from self._withdrawn(phrase, subject.name, objects, is_denied=is_denied)
             return
 
     def _verb(self, place: int, end: int) -> tuple[list[int], int, bool]:
@@ -360,11 +364,11 @@ class _Reader(ObjectReader):
                 yield _Triple(Verb.INSERT, name, f"has_{relation}", called)
 
     @staticmethod
-    def _withdrawn(phrase: Phrase, name: str, objects: Sequence[str], *, is_ended: bool) -> Iterator[_Triple]:
+    def _withdrawn(phrase: Phrase, name: str, objects: Sequence[str], *, is_denied: bool) -> Iterator[_Triple]:
         opposite = phrases.OPPOSITES.get(phrase.predicate)
         for thing in objects:
             if opposite is None:
                 yield _Triple(Verb.DELETE, name, phrase.predicate, thing)
-            elif not is_ended:  # "I don't like olives"; who used to like them may not mind them
+            elif is_denied:  # "I don't like olives"; who used to like them may not mind them
                 yield _Triple(Verb.INSERT, name, opposite, thing)
                 yield _Triple(Verb.DELETE, name, phrase.predicate, thing)

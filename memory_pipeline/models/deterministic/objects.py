@@ -97,7 +97,8 @@ class ObjectReader:
             found.append(item)
             if stop < end:
                 break
-        return found if is_closed or self._names.isdisjoint(found) else ()
+        is_list = is_closed or kind in phrases.HEADS or (len(found) > 1 and self._names.isdisjoint(found))
+        return found if is_list else ()
 
     def _item(self, kind: str, place: int, end: int) -> tuple[str, int]:
         """Read a noun of a kind, without its article."""
@@ -165,7 +166,8 @@ def _fits(kind: str, noun: str) -> bool:
     if kind in phrases.HEADS:
         singles = {head, head.removesuffix("s"), head[:-3] + "y" if head.endswith("ies") else head}
         is_named = kind == "goods" and noun.rsplit(maxsplit=1)[-1][:1].isupper()
-        return (is_named or not singles.isdisjoint(phrases.HEADS[kind])) and (kind != "allergen" or len(words) > 1)
+        is_bare = (kind == "goods" and words[0].isdigit()) or (kind == "allergen" and len(words) < 2)
+        return not is_bare and (is_named or not singles.isdisjoint(phrases.HEADS[kind]))
     is_empty = words[0] in phrases.GENERAL or words[0] in phrases.ARTICLE or words[0].isdigit()
     is_particle = words[0].endswith("ing") and not phrases.PREPOSITIONS.isdisjoint(words)
     is_field = kind != "subject" or phrases.FIELD.search(head)

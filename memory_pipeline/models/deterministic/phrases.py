@@ -15,8 +15,9 @@ from memory_pipeline.domain.text.words import word_set
 #: "is", "are" and "'s", "have" for "has" and "'ve" too. A denial ("don't", "no longer") withdraws the triple.
 _PHRASES: Final = """
 lives_in        UPDATE  place      live|lives|living [over|up|down|here] in
-lives_in        UPDATE  place      be based|settled [over|up|down|here] in
+lives_in        UPDATE  place      be based [over|up|down|here] in
 lives_in        UPDATE  place      lived in
+lives_in        UPDATE  place      settled [down] in
 lives_in        UPDATE  place      moved|relocated|emigrated [back|over|up|down|out] to
 lives_in        DELETE  place      moved|relocated|emigrated [away|back|over|here] from
 address         UPDATE  address    live|lives|moved|living at|to
@@ -156,7 +157,7 @@ ENDS: Final = JOINTS | word_set(
     now nowadays anymore again too currently already still as until till before after during for at in on with from any
     last this next all most best especially just only btw lol haha please thanks today recently lately by either myself
     together right near via under over very much occasionally sometimes often mostly always these originally atm ever
-    here there back well
+    here there back well yesterday monday tuesday wednesday thursday friday saturday sunday
     """
 )
 #: Words after which an object is not what it seems: "I like honey to make …", "I love people who …".
@@ -195,7 +196,10 @@ PREPOSITIONS: Final = word_set("in with at on for about of up into down out over
 #: "Action and sci-fi movies" are not action.
 SHARED_HEADS: Final = word_set("movies films music books games food novels shows sports flavors flavours dishes songs")
 LINKS: Final = word_set("of the de da del di la le van von der den")
-NOT_NAMES: Final = word_set("i it this that the my our he she we you they a an and but so")
+NOT_NAMES: Final = word_set(
+    "i it this that the my our he she we you they a an and but so monday tuesday wednesday thursday friday saturday"
+    " sunday"
+)
 NOT_PLACES: Final = word_set(
     "fear peace hope denial squalor luxury poverty halls dorms town hell home night nights tears"
 )
@@ -207,10 +211,11 @@ RELATIVES: Final = word_set(
     nephew twin stepmother stepfather stepson stepdaughter godmother godfather friend flatmate roommate housemate
     neighbour neighbor landlord landlady boss manager colleague teacher tutor coach therapist doctor dentist lawyer
     accountant nanny parents kids children dog cat puppy kitten rabbit parrot hamster horse pony tortoise
+    fish bird
     """
 )
 _PETS: Final = word_set(
-    "dog cat puppy kitten rabbit parrot hamster horse pony tortoise budgie greyhound donkey goat hen chicken pet"
+    "dog cat puppy kitten rabbit parrot hamster horse pony tortoise budgie greyhound donkey goat hen chicken pet fish"
 )
 _HELD: Final = _PETS | word_set(
     "daughter son kid child children baby brother sister sibling twin grandchild grandson granddaughter nephew niece"
@@ -261,8 +266,8 @@ TRAITS: Final = (
 )
 _GOODS: Final = word_set(
     """
-    house flat apartment car van bike motorbike boat farm cottage business shop bookshop bakery café cafe restaurant bar
-    company studio gallery salon garage tractor truck lorry bus taxi scooter startup school nursery practice
+    house flat apartment car van bike bicycle motorbike boat farm cottage business shop bookshop bakery café restaurant
+    cafe bar company studio gallery salon garage tractor truck lorry bus taxi scooter startup school nursery practice
     """
 )
 #: The last word of an object of each kind, also in the plural.
@@ -271,6 +276,7 @@ HEADS: Final = {
     "allergen": frozenset(["allergy"]), "health": HEALTH, "held": _HELD, "pet": _PETS, "goods": _GOODS,
     "employer": _GOODS | word_set(
         "hospital clinic firm agency bank store hotel university college library museum factory lab union charity"
+        " harbour harbor airport station supermarket council church theatre cinema gym brewery mill court ministry"
     ),
     "languages": _LANGUAGES,
 }  # fmt: skip
@@ -307,7 +313,8 @@ _VALUES: Final = {
     r"(?:, (?:\d{4,6} )?[A-Z][\w'’-]+)*"
     r"|[A-Z][\w'’-]+(?: [A-Z][\w'’-]+){0,3} \d+\w?\b)"
     r"|\d+\w? (?:[\w'’-]+ ){1,2}(?:street|st|road|rd|lane|avenue|ave|close|drive|court|square|place)\b)",
-    "rent": r"((?:[€£$] ?)?\d[\d.,]*(?: ?(?:euros?|pounds|dollars|eur|[€£$]))?(?: (?:a|per) (?:month|week))?)",
+    "rent": r"((?:[€£$] ?)?\d(?:[\d.,]*\d)?k?\b(?: ?(?:euros?|pounds|dollars|eur|[€£$]))?"
+    r"(?: (?:a|per) (?:month|week))?)",
     "blood_type": r"((?:A|B|AB|O|0)[ -]?(?:positive|negative|\+|-|−)?)",
 }
 #: Values with a form of their own.
@@ -317,7 +324,7 @@ PATTERNS: Final = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in
 
 #: A word. Contractions are split; names with full stops are whole: "D.C.", "Booking.com", "St. Louis".
 TOKEN: Final = re.compile(
-    r"(?:[^\W\d_]\.){2,}|[^\W_]+?(?=n['’]t\b)|n['’]t\b|['’](?:m|s|re|ve|ll|d)\b"
+    r"(?:[^\W\d_]\.){2,}|C(?:\+\+|#)|[^\W_]+?(?=n['’]t\b)|n['’]t\b|['’](?:m|s|re|ve|ll|d)\b"
     r"|(?:Mt|St|Dr|Mr|Mrs|Ms)\.(?= [A-Z])|[^\W_]+(?:[&/.-][^\W_]+|['’](?!(?:m|s|re|ve|ll|d|t)\b)[^\W_]+)*"
 )
 SPLIT: Final = {
@@ -326,7 +333,7 @@ SPLIT: Final = {
 }  # fmt: skip
 QUOTES: Final = frozenset('"“”„«»')
 #: Characters between clauses.
-MARKS: Final = frozenset(",;:()!?…—–[]\n")
+MARKS: Final = frozenset(",;:()!?…—–[]|\n")
 #: The speaker is not the user of the account: "This is Leo, I am using Mia's phone".
 BORROWED: Final = re.compile(
     r"\b(?:using|borrow(?:ed|ing)|on|from) (?:[A-Z]\w+|(?:my|his|her) \w+)['’]s "

@@ -124,7 +124,11 @@ def _is_name(sentence: Sentence, place: int, word: str, known: Collection[str]) 
     lower = word.lower()
     if not _is_initial(sentence, place) or lower in known or not word[1:].islower():
         return True
-    if is_plain_verb(lower) or lower.endswith(("ing", "ly", "ed")) or place + 1 == len(sentence.words):
+    if (
+        is_plain_verb(lower)
+        or (len(lower) > 4 and lower.endswith(("ing", "ly", "ed")))
+        or place + 1 == len(sentence.words)
+    ):
         return False
     is_possessive = word != sentence.words[place]
     touches_next = sentence.text[sentence.starts[place] + len(word) : sentence.starts[place + 1]] == " "
