@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.model_calls import Purpose, Trouble, Use, count_tokens
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.summaries import Condensation, KeyPoint
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS, ExtractiveSummarizer
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from memory_pipeline.configuration.model_settings import Summarization as Settings
-    from memory_pipeline.domain.periods import Grain
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.domain.summaries import Assignment, Material
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
@@ -113,6 +113,9 @@ class HostedSummarizer:
         progress = _Progress(assignment, [_Piece(item.text, _as_point(item)) for item in ordered])
         settings = self._settings(assignment.scope, assignment.period.grain)
         is_short = sum(count_tokens(piece.text) for piece in progress.pieces) < settings.minimum_tokens
+        if settings.minimum_tokens and settings.prompt is None and assignment.period.grain is not Grain.DAILY:
+            # A year with one quarter says what the quarter says.
+            is_short |= len({item.id.partition("#")[0] for item in ordered}) == 1
         if settings.is_deterministic or is_short or not ordered:
             progress.result, progress.is_done = self._rules.condense(assignment), True
         return progress
