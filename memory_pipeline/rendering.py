@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.housekeeping import Cleaned
     from memory_pipeline.steps.promotion import Promotion
     from memory_pipeline.steps.results import Expiration, RunResult
-    from memory_pipeline.steps.scheduling.planner import GrainStatus
+    from memory_pipeline.steps.scheduling.planner import GrainStatus, OlderFacts
 
 _WIDTH = 118
 #: Longest cell of a table.
@@ -281,7 +281,10 @@ def _quoted(title: str | None) -> str:
 
 
 def status_lines(
-    statuses: Sequence[GrainStatus], quarantined: Sequence[str], nights: ConsolidationStatus | None = None
+    statuses: Sequence[GrainStatus],
+    quarantined: Sequence[str],
+    nights: ConsolidationStatus | None = None,
+    older: OlderFacts | None = None,
 ) -> Iterator[str]:
     """Yield a table of each grain's periods, then the problems."""
     yield "grain          periods      rows  first          last            pending  missing  open"
@@ -303,6 +306,11 @@ def status_lines(
         yield (
             f"a pass of consolidation failed on {counted(len(nights.troubled), 'day')}, "
             f"the last one {nights.troubled[-1]}: retry with `memory-pipeline consolidate`, which prints the reason"
+        )
+    if older is not None:
+        yield (
+            f"made by older rules, and valid: {counted(older.facts, 'fact')}; make them anew with "
+            f"`memory-pipeline run --from {older.first} --to {older.last}`"
         )
     for status in statuses:
         if status.expired:

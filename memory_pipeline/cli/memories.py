@@ -56,7 +56,8 @@ def _texts(found: Iterable[DurableMemory]) -> Iterator[str]:
 
 def _lines(memory: DurableMemory, more: str = "") -> Iterator[str]:
     yield f"[{memory.updated_at:%Y-%m-%d}] {_one_line(memory.content)}"
-    yield f"    {memory.kind}, version {memory.version}, {_status(memory)}{more}, id {memory.id}"
+    said_by = f"said by {memory.said_by}"
+    yield f"    {memory.kind}, {said_by}, version {memory.version}, {_status(memory)}{more}, id {memory.id}"
 
 
 def _found(found: Iterable[RecalledMemory]) -> Iterator[str]:
@@ -83,6 +84,7 @@ def _fields(memory: DurableMemory) -> Iterator[str]:
             continue
         text = value.isoformat() if hasattr(value, "isoformat") else value
         yield f"{name + ':':18}{', '.join(value) if isinstance(value, tuple) else text}"
+    yield f"{'said_by:':18}{memory.said_by}"
 
 
 def _events(found: Iterable[MemoryEvent]) -> Iterator[str]:

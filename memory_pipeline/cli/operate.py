@@ -155,26 +155,37 @@ def status(root: str | None, as_json: bool, now: datetime | None = None) -> None
 
     Existing periods have rows. Pending periods are due; missing ones are pending and were never computed; open ones
     have data but have not ended. A coarser grain becomes pending once the finer one is computed. The line
-    "consolidation" counts days as periods, and changes of memories as rows.
+    "consolidation" counts days as periods, and changes of memories as rows. Facts that an earlier version of the
+    built-in rules made stay valid; they are counted, with the command that makes them anew.
 
     Args:
         now: the current time.
     """
+    from memory_pipeline.models.deterministic.extraction import FAMILY, RULES
     from memory_pipeline.steps.consolidation.days import consolidation_status
-    from memory_pipeline.steps.scheduling.planner import grain_status
+    from memory_pipeline.steps.scheduling.planner import grain_status, older_facts
 
     settings = settings_of(root)
     lake = lake_of(settings)
     nights = consolidation_status(lake, lake.start, now or datetime.now(UTC))
     statuses = [grain_status(lake, grain, lake.start, now or datetime.now(UTC)) for grain in Grain]
     quarantined = lake.journal.quarantined()
+    older = older_facts(lake, FAMILY, RULES)
     if as_json:
         files = [file.path for file in lake.journal.pending()]
         click.echo(
-            to_json({"grains": statuses, "consolidation": nights, "journal_files": files, "quarantined": quarantined})
+            to_json(
+                {
+                    "grains": statuses,
+                    "consolidation": nights,
+                    "journal_files": files,
+                    "quarantined": quarantined,
+                    "older_facts": older,
+                }
+            )
         )
     else:
-        echo_table(status_lines(statuses, [rejection.reason for rejection in quarantined], nights))
+        echo_table(status_lines(statuses, [rejection.reason for rejection in quarantined], nights, older))
 
 
 @cli.command()

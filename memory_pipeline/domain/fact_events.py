@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 #: Predicates that are nouns: "Anna's email is …"; so are those with one of the prefixes below.
 _NOUNS: Final = word_set(
     """
-    address age balance birth_date birth_place birthday birthplace date_of_birth deadline email employer first_name
-    full_name gender height job_title last_name marital_status name native_language nickname alias occupation phone
-    phone_number price profession pronouns relationship_status spouse status surname time_zone timezone version weight
+    address age balance birth_date birth_place birthday birthplace blood_type date_of_birth deadline email employer
+    first_name full_name gender height job_title last_name marital_status name native_language nickname alias occupation
+    phone phone_number price profession pronouns relationship_status rent spouse status surname time_zone timezone
+    version weight
     """
 )
 #: Predicates that need a verb: "Anna is allergic to …".

@@ -90,6 +90,8 @@ class MemoryFields(TypedDict, total=False):
             by default factual without an outcome.
         outcome_success: whether the experience ended well; by default unknown.
         tags: labels.
+        source_type: who said it: ``user``, ``assistant``, ``tool`` or ``import``; or the operator's ``agent``, the
+            default, ``system`` or ``workflow``. What an assistant, a tool or an import said never instructs.
     """
 
     title: str | None
@@ -104,18 +106,17 @@ class MemoryFields(TypedDict, total=False):
     memory_class: MemoryClass | str | None
     outcome_success: bool | None
     tags: Sequence[str] | None
+    source_type: SourceType | str | None
 
 
 class NewMemoryFields(MemoryFields, total=False):
     """What a new durable memory says besides its content: :class:`MemoryFields`, and what never changes.
 
     Attributes:
-        source_type: what made it: ``user``, ``system``, ``tool``, ``workflow`` or ``agent``, the default.
         context: the context of which it becomes an entry; see :class:`~memory_pipeline.memories.contexts.Contexts`.
         key: the key of the entry. The next text with that key is its next version.
     """
 
-    source_type: SourceType | str | None
     context: str | None
     key: str | None
 
@@ -148,7 +149,8 @@ class Origin(TypedDict, total=False):
     Attributes:
         memory_class: only facts (``factual``), or only attempts with their outcome (``experiential``).
         outcome_success: only experiences that ended well, or only those that did not.
-        source_type: only memories that a ``user``, a ``system``, a ``tool``, a ``workflow`` or an ``agent`` made.
+        source_type: only memories that a ``user``, an ``assistant``, a ``tool`` or an ``import`` said, or that the
+            operator's ``agent``, ``system`` or ``workflow`` wrote.
         context: only entries of this context.
     """
 

@@ -43,7 +43,7 @@ _MEMORY_KEYS = frozenset(Changes.__dataclass_fields__)
 _NOT_OF_MEMORY = frozenset(["amount", "relation", "weight"])
 _ACCEPTED: Final[Mapping[MemoryVerb, frozenset[str]]] = {
     MemoryVerb.REMEMBER: _MEMORY_KEYS - _NOT_OF_MEMORY - {"cleared"},
-    MemoryVerb.UPDATE: _MEMORY_KEYS - _NOT_OF_MEMORY - {"user_id", "key", "context", "source_type"},
+    MemoryVerb.UPDATE: _MEMORY_KEYS - _NOT_OF_MEMORY - {"user_id", "key", "context"},
     MemoryVerb.FORGET: frozenset(),
     MemoryVerb.BOOST: frozenset(["amount"]),
     MemoryVerb.REDUCE: frozenset(["amount"]),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from memory_pipeline.domain.authority import authority_of
 from memory_pipeline.domain.fields import ListFilters, MemoryFilters, Origin, check_names
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.graph.triples import name_key
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.authority import Authority
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.memories.links import Link
     from memory_pipeline.domain.memories.record import DurableMemory, Header
@@ -117,7 +119,7 @@ class DurableMemories:
         """Return the hot index: a line for each memory that the last consolidation selected, within its two limits.
 
         The lines are for every system prompt. A new memory enters the index at the next consolidation. A revoked one
-        leaves it at once. The index of a user has no instruction of another member of a group.
+        leaves it at once. What neither the user nor the operator said comes last, with who said it.
 
         Args:
             now: read the index of the last consolidation before this time.
@@ -131,23 +133,25 @@ class DurableMemories:
             lambda rows: _recalled(rows) & rows.equal("temperature", Temperature.HOT.value),
             lambda header: header.is_recalled and header.temperature is Temperature.HOT,
         )
-        memories: Iterable[DurableMemory] = [
-            memory for memory in top.load([header.id for header in hot]).values() if self._directs(memory, top)
-        ]
+        memories: Iterable[DurableMemory] = top.load([header.id for header in hot]).values()
         if isinstance(top, JoinedMemories):  # each scope keeps the limits, but not all together
             memories = within_limits(memories, settings.hot_entries, settings.hot_tokens)
         index = HotIndex()
         left = settings.hot_tokens
-        for entry in hot_entries(memories):
+        for entry in hot_entries(memories, lambda memory: self._said_by(memory, top)):
             # A title may have become longer since.
             if len(index) < settings.hot_entries and entry.tokens <= left:
                 index.append(entry)
                 left -= entry.tokens
         return index
 
-    def _directs(self, memory: DurableMemory, top: AnySnapshot) -> bool:
-        user_id = self._state.user_id
-        return user_id is None or memory.directs(user_id, top.identity_of(memory.id))
+    def said_by(self, memory: DurableMemory) -> Authority:
+        """Return who said a memory to the user of this reader; see :mod:`memory_pipeline.domain.authority`."""
+        return self._said_by(memory, self._state.snapshot())
+
+    def _said_by(self, memory: DurableMemory, top: AnySnapshot) -> Authority:
+        identity = top.identity_of(memory.id)
+        return authority_of(memory.source_type, memory.editor, memory.content, identity, self._state.user_id)
 
     def headers(self, limit: int = HEADERS, *, now: When | None = None) -> list[Header]:
         """Return the headers of the newest hot and warm memories, newest first. Contents are not read.

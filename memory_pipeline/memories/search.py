@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import numpy as np
 
+from memory_pipeline.domain.authority import Authority
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.decay import relevance_at, warning
-from memory_pipeline.domain.memories.record import MemoryKind, Status
+from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.scopes import optional_label
 from memory_pipeline.domain.text.ranking import Query
 from memory_pipeline.domain.text.recalled_text import mark_lines
@@ -71,7 +72,7 @@ class RecalledMemory:
     the sum of the signals by which the memories of one search are ranked. `relevance` is its importance × confidence ×
     e^(−decay rate · days since its last use), at the time of the search. `warning` notes that it may have changed
     since. `facts` are graph facts around the entities it names, best first. `identity` is the user or group whose
-    memory it is; empty for the agent's own memory.
+    memory it is; empty for the agent's own memory. `said_by` is who said it to the reader.
     """
 
     memory: DurableMemory
@@ -81,11 +82,14 @@ class RecalledMemory:
     identity: str = ""
     strength: float = 0.0
     relevance: float = 0.0
+    said_by: Authority = Authority.USER
 
     def __str__(self) -> str:
-        """Return the content with its warning, and a line for each fact, all marked as recalled."""
-        note = f"; {self.warning}" if self.warning else ""
-        said = f"{self.memory.content} ({self.memory.kind}{note})"
+        """Return the content with its warning and who said it, and a line for each fact, all marked as recalled."""
+        notes = [self.memory.kind.value] if self.said_by.may_instruct else []
+        notes += [self.warning] if self.warning else []
+        note = f" ({'; '.join(notes)})" if notes else ""
+        said = f"{self.said_by.attribution}{self.memory.content}{note}"
         return mark_lines("\n".join([said, *(f"  {fact.line}" for fact in self.facts)]))
 
 
@@ -213,6 +217,7 @@ class MemorySearch(DurableMemories):
         exclude: frozenset[str],
         now: datetime | None,
         *,
+        hops: int = 0,
         links: int = 0,
         where: Filter | None = None,
         minimum_score: float = 0.0,
@@ -220,35 +225,20 @@ class MemorySearch(DurableMemories):
     ) -> list[RecalledMemory]:
         """Return at most `most` memories that are related to a query, in the order of :meth:`search`.
 
-        Those that `links` steps along links lead to follow. `where` filters them. Memories with a score below
-        `minimum_score` are left out, unless a model selects. `hides` returns whether to leave out a memory because of
-        its content. For a user, the instructions of other members of a group are left out.
+        Those that `links` steps along links lead to follow, with as many steps fewer in the graph. `where` filters the
+        memories and their facts. Memories with a score below `minimum_score` are left out, unless a model selects.
+        `hides` returns whether to leave out a memory because of its content.
         """
-        top = self._state.snapshot()
-
-        def is_hidden(memory: DurableMemory) -> bool:
-            return (hides is not None and hides(memory)) or not self._directs(memory, top)
-
         question, vector = Query.of(query, (), own=self._own), self.embedded([query])[0]
         wanted = Wanted(
             question, vector, most, where=where, exclude=exclude, only_fitting=True, minimum_score=minimum_score,
-            hides=is_hidden,
+            hides=hides,
         )  # fmt: skip
-        found = self.chosen(wanted, query, 0, now)
-        return [*found, *self._linked(found, wanted, links, now)]
-
-    def instructions(self, *, now: datetime | None) -> list[DurableMemory]:
-        """Return the instructions that apply to the reader, the newest first; cold ones are left out."""
-        top = self._state.snapshot(until_of(now, self._state.calendar))
-        headers = top.headers(
-            lambda rows: rows.equal("status", Status.ACTIVE.value) & rows.equal("kind", MemoryKind.INSTRUCTION.value),
-            lambda header: header.is_recalled and header.kind is MemoryKind.INSTRUCTION,
-        )
-        found = top.load([one.id for one in headers])
-        return [one for one in found.values() if one.is_recalled and self._directs(one, top)]
+        found = self.chosen(wanted, query, hops, now)
+        return [*found, *self._linked(found, wanted, links, hops, now)]
 
     def _linked(
-        self, found: Sequence[RecalledMemory], wanted: Wanted, links: int, now: datetime | None
+        self, found: Sequence[RecalledMemory], wanted: Wanted, links: int, hops: int, now: datetime | None
     ) -> Iterator[RecalledMemory]:
         """Yield the memories that up to `links` steps along links lead to, nearest first, the strongest link first."""
         where = wanted.where
@@ -256,7 +246,7 @@ class MemorySearch(DurableMemories):
             return  # a link tells nothing about these
         until, ring = until_of(now, self._state.calendar), list(found)
         seen = {one.memory.id for one in ring} | {one.partition("#")[0] for one in wanted.exclude}
-        for _ in range(links):
+        for step in range(1, links + 1):
             origins = {one.memory.id: one for one in ring}
             reached: dict[str, tuple[float, RecalledMemory]] = {}
             for link in self._state.links(list(origins), until) if ring else ():
@@ -274,7 +264,7 @@ class MemorySearch(DurableMemories):
                 and (where is None or _is_within(where, known[own].updated_at))
             ]
             seen |= reached.keys()
-            ring = self.load_results(RankedMemories(top, fitting, known), now)
+            ring = self.load_results(RankedMemories(top, fitting, known), now, max(hops - step, 0), where)
             yield from ring
 
     def blocks(self, where: Filter, *, entries: bool | None, now: datetime | None) -> list[Block]:
@@ -305,11 +295,12 @@ class MemorySearch(DurableMemories):
             memory = memories.get(one.id)
             if memory is not None:
                 facts = self._around(memory, hops, at, is_past=now is not None) if hops else ()
-                facts = tuple(fact for fact in facts if where is None or passes(fact, where))
+                facts = tuple(fact for fact in facts if where is None or _passes(fact, where))
                 identity = ranked.top.identity_of(memory.id)
                 note, score = warning(memory, at), round(one.score, 4)
                 relevance = round(relevance_at(memory, at), 4)
-                found.append(RecalledMemory(memory, score, note, facts, identity, one.strength, relevance))
+                said_by = self._said_by(memory, ranked.top)
+                found.append(RecalledMemory(memory, score, note, facts, identity, one.strength, relevance, said_by))
         return found
 
     def embedded(self, texts: Sequence[str]) -> list[NDArray[np.float32] | None]:
@@ -410,8 +401,7 @@ def _hides(wanted: Wanted, memory: DurableMemory) -> bool:
     return wanted.hides is not None and wanted.hides(memory)
 
 
-def passes(fact: GraphFact, where: Filter) -> bool:
-    """Return whether a graph fact passes a filter. Facts have no person, tag or importance, and fail such a filter."""
+def _passes(fact: GraphFact, where: Filter) -> bool:
     others = (where.kind, where.person, where.conversation_id, where.tag, where.minimum_importance)
     return all(term is None for term in others) and _is_within(where, fact.valid_from)
 

@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from memory_pipeline.domain.graph.operations import MAX_TERM
+from memory_pipeline.domain.memories.record import SourceType
+from memory_pipeline.domain.values import one_of
 from memory_pipeline.errors import InputError
 from memory_pipeline.parameters import Within, schema_of
 from memory_pipeline.tools.memory_tools import forget, remember, update_memory
@@ -137,6 +139,7 @@ def memory_tools(
     now: When | Callable[[], When] | None = None,
     max_tokens: int = DEFAULT_TOKENS,
     strict: bool = False,
+    said_by: SourceType | str = SourceType.ASSISTANT,
 ) -> MemoryTools:
     """Return functions that read an agent's memory and, with a writer, change it.
 
@@ -150,11 +153,14 @@ def memory_tools(
         now: time of all calls, or a function that returns it; by default the current time.
         max_tokens: token budget of one answer, at 4 bytes a token; at least 200.
         strict: return schemas for OpenAI's strict mode, in which all arguments are required and may be null.
+        said_by: who says what the functions write. What an assistant says never instructs. A program that asks its user
+            before each call may pass ``user``.
 
     Raises:
-        InputError: reader and writer are of different agents or users, or `max_tokens` is out of range.
+        InputError: reader and writer are of different agents or users, or `max_tokens` or `said_by` is not accepted.
     """
-    return MemoryTools(Access(reader, writer, now, max_tokens), strict=strict)
+    source = one_of(SourceType, "said_by", said_by)
+    return MemoryTools(Access(reader, writer, now, max_tokens, source), strict=strict)
 
 
 def tools_of(access: Access) -> list[Tool]:

@@ -40,6 +40,12 @@ def is_durable(identifier: str) -> bool:
     return identifier.startswith(f"{MEMORY}:")
 
 
+def attribution_of(access: Access, identifier: str) -> str:
+    """Return the words that tell who said a durable memory, if that is neither the user nor the operator."""
+    memory = access.reader.memories.get(identifier) if is_durable(identifier) else None
+    return "" if memory is None else access.reader.memories.said_by(memory).attribution
+
+
 def _is_own(access: Access, identifier: str) -> bool:
     """Return whether a memory is in the scope of the writer: of the user, if there is one."""
     writer = access.writer
@@ -64,6 +70,8 @@ def durable_text(access: Access, identifier: str) -> str:
     access.reader.note_uses([memory.id] if memory.is_active else [], now=now)
     head = f"A durable memory: {_named(memory.kind)}, {_state_of(memory)}:"
     entries = [TextEntry(f"[{day_of(memory.updated_at)}] ({memory.version_id})\n", lines(memory.content))]
+    if attribution := attribution_of(access, memory.id):
+        entries[:0] = [TextEntry("", attribution.strip())]
     if (why := warning(memory, now)) is not None:
         entries.append(TextEntry("  ", f"Take care: {why}."))
     if newest is not None and newest.id != memory.id:
@@ -118,6 +126,7 @@ def remember(
         title=title or None,
         is_point_in_time=True if is_snapshot else None,
         outcome_success=OUTCOMES[outcome] if outcome else None,
+        source_type=access.said_by,
         now=now,
     )
     memory = access.reader.memories.get(memory_id)
@@ -146,7 +155,7 @@ def update_memory(
     if text is None or not text.strip():
         memory_id = writer.confirm(memory_id, reason=reason or None, now=now)
         return f"It is noted that this is still so ({memory_id})."
-    memory_id = writer.update(memory_id, text, reason=reason or None, now=now)
+    memory_id = writer.update(memory_id, text, reason=reason or None, source_type=access.said_by, now=now)
     return f"Corrected ({memory_id}); what it said before is kept as history."
 
 
@@ -203,7 +212,7 @@ def _entries(access: Access, found: Iterable[RecalledMemory]) -> list[TextEntry]
     return [
         TextEntry(
             f"[{access.reader.local_calendar.day_of(one.memory.updated_at)}] ",
-            line(one.memory.content),
+            f"{one.said_by.attribution}{line(one.memory.content)}",
             f" ({_named(one.memory.kind)}, {_state_of(one.memory)}) ({one.memory.id})",
         )
         for one in found

@@ -22,6 +22,7 @@ from memory_pipeline.tools.memory_tools import (
     MOST_RESULTS,
     MemoryId,
     Outcome,
+    attribution_of,
     durable_text,
     experiences_text,
     is_durable,
@@ -56,15 +57,16 @@ def uri_of(hit: Hit) -> str:
     return URI.format(grain=hit.grain, period=hit.period)
 
 
-def entry_of(hit: Hit, query: str | None = None) -> TextEntry:
+def entry_of(hit: Hit, query: str | None = None, access: Access | None = None) -> TextEntry:
     """Return a fact as a line with its date, or a summary as its lines under its period.
 
-    If a summary must be cut, it keeps the lines about `query`.
+    If a summary must be cut, it keeps the lines about `query`. `access` tells who said a durable memory.
     """
+    by = "" if access is None else attribution_of(access, hit.id)
     if hit.grain is Grain.WORKING or is_durable(hit.id):
-        note = f" ({hit.kind})" if is_durable(hit.id) else f" ({hit.later_note})" if hit.later else ""
+        note = f" ({hit.kind})" if is_durable(hit.id) and not by else f" ({hit.later_note})" if hit.later else ""
         score = f" (score {hit.score:.2f})" if query else ""
-        return TextEntry(f"[{hit.date}] ", line(hit.content), f"{note}{score} ({hit.id})")
+        return TextEntry(f"[{hit.date}] ", f"{by}{line(hit.content)}", f"{note}{score} ({hit.id})")
     before = f"[{hit.date}] {hit.grain} summary of {hit.period} ({hit.id}):\n"
     return TextEntry(before, lines(hit.content), search_terms=frozenset(terms(query or "")))
 
@@ -110,7 +112,7 @@ def search_memory(
         hint = f"That is all since {first}, the cut-off{more}{_wider(which, maximum_days_ago)}"
     if not hits:
         return f"Nothing is remembered (grain {which}, since {first}, until {last}). {hint}"
-    return answer_text(head, [entry_of(hit, query) for hit in hits], access.max_tokens, hint)
+    return answer_text(head, [entry_of(hit, query, access) for hit in hits], access.max_tokens, hint)
 
 
 def _wider(grain: Grain, maximum_days_ago: float) -> str:
@@ -150,7 +152,7 @@ def recall_memory(
     room = tokens * BYTES_PER_TOKEN - FRAME_BYTES - _HEAD
     for item in found:
         note = f" ({line(item.note)})" if item.note else ""
-        entry = TextEntry(f"[{item.date}] ", line(item.content), f"{note} ({item.id})")
+        entry = TextEntry(f"[{item.date}] ", f"{item.attribution}{line(item.content)}", f"{note} ({item.id})")
         room -= entry.size
         if room < 0 and entries:
             break

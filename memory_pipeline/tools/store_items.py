@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import MemoryVerb
-from memory_pipeline.domain.memories.record import MAX_CONTENT, MAX_VALUE, MemoryKind
+from memory_pipeline.domain.memories.record import MAX_CONTENT, MAX_VALUE, MemoryKind, SourceType
 from memory_pipeline.domain.scopes import MAX_ID, label_of
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
@@ -187,6 +187,7 @@ def put_change(
         "value": json.loads(text),
         "content": content or _without_text(owner, key),
         "importance": 0.0,
+        "source_type": SourceType.ASSISTANT.value,
         "tags": [_STORE, *(_tag(namespace[:length]) for length in range(1, min(len(namespace), _TAGGED) + 1))],
     }
 

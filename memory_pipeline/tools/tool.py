@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
+from memory_pipeline.domain.memories.record import SourceType
 from memory_pipeline.domain.scopes import MAX_ID
 from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, shown
@@ -48,12 +49,15 @@ class Access:
         writer: writer of the same agent and user; None for read-only access.
         now: time of all calls, or a function that returns it; None for the current time.
         max_tokens: token budget of one answer.
+        said_by: who says what is written. The assistant's words never instruct; a host that asks its user before each
+            call may pass ``user``.
     """
 
     reader: MemoryReader
     writer: MemoryWriter | GrantedWriter | None = None
     now: When | Callable[[], When] | None = None
     max_tokens: int = DEFAULT_TOKENS
+    said_by: SourceType = SourceType.ASSISTANT
 
     def __post_init__(self) -> None:
         count_of("max_tokens", self.max_tokens, LEAST_TOKENS, 1_000_000)
@@ -73,7 +77,7 @@ class Access:
         reader, writer = self.reader.of_agent(agent_id, self.reader.user_id), None
         if writes and isinstance(self.writer, MemoryWriter):
             writer = self.writer.of_agent(agent_id, self.reader.user_id)
-        return Access(reader, writer, self.now, max(LEAST_TOKENS, self.max_tokens - _NAME_TOKENS))
+        return Access(reader, writer, self.now, max(LEAST_TOKENS, self.max_tokens - _NAME_TOKENS), self.said_by)
 
     def clock(self) -> datetime:
         """Return the time of a call."""

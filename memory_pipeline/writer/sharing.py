@@ -18,7 +18,9 @@ from memory_pipeline.domain.access import (
     denial,
     fold_access,
 )
+from memory_pipeline.domain.authority import OTHER_AGENT
 from memory_pipeline.domain.memories.events import AGENT, MemoryVerb
+from memory_pipeline.domain.memories.record import SourceType
 from memory_pipeline.domain.scopes import Scope, label_of, user_identity
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.access_log import ids_in
@@ -296,7 +298,9 @@ class GrantedWriter(AccessWriter, MemoryEventWriter):
             return change
         if (editor := change.get("editor", AGENT)) != AGENT:
             raise InputError(f"editor {shown(editor)} is not accepted: the editor is the agent that makes the change")
-        return {**change, "editor": f"{AGENT}:{self._asking.agent_id}"}
+        signed = {**change, "editor": f"{OTHER_AGENT}{self._asking.agent_id}"}
+        states = change.get("memory") in {MemoryVerb.REMEMBER.value, MemoryVerb.UPDATE.value}
+        return signed | ({"source_type": SourceType.ASSISTANT.value} if states else {})
 
 
 def require_grant(

@@ -58,7 +58,7 @@ def test_a_memory_can_be_listed_and_shown(porto: str) -> None:
     assert "importance:       0.8" in call("memories", "show", porto, *SCOPE).output
     assert [one["id"] for one in read("memories", "about", "ANNA", *SCOPE)] == [porto]
     text = call("memories", "list", "--kind", "fact", *SCOPE).output
-    assert text == f"[2024-01-15] Anna lives in Porto.\n    fact, version 1, warm, id {porto}\n"
+    assert text == f"[2024-01-15] Anna lives in Porto.\n    fact, said by operator, version 1, warm, id {porto}\n"
 
 
 def test_an_update_is_a_new_version_with_editor_and_reason(porto: str) -> None:
@@ -171,7 +171,7 @@ def test_forgotten_memories_are_not_found_by_any_search(porto: str) -> None:
     found = read("memories", "search", "Where does Anna live?", *SCOPE, "--now", "2024-01-16")
     assert [one["memory"]["id"] for one in found] == [porto]
     text = call("memories", "search", "Where does Anna live?", *SCOPE, "--now", "2024-01-27").output
-    assert "[2024-01-15] Anna lives in Porto.\n    fact, version 1, warm, score " in text
+    assert "[2024-01-15] Anna lives in Porto.\n    fact, said by operator, version 1, warm, score " in text
     assert "    warning: last heard 12 days ago: " in text
     read("memories", "forget", porto, *SCOPE, "--now", "2024-01-17")
     for archive in ([], ["--archive"]):

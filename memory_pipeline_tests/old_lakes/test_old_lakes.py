@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tarfile
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from memory_pipeline import Memory
 from memory_pipeline.lake import Lake
+from memory_pipeline_tests.invoking import call, read
 from memory_pipeline_tests.lake_digest import differing, lake_digest
 from memory_pipeline_tests.old_lakes.saved_reads import digests, saved_digests
 from memory_pipeline_tests.old_lakes.small_lake import READ_AT, pending, reads
@@ -63,6 +65,25 @@ def test_what_is_read_is_what_was_saved(root: str, commit: str) -> None:
     found, expected = digests(root), saved_digests(commit)
     assert len(found) > 500
     assert [name for name in found | expected if found.get(name) != expected.get(name)] == []
+
+
+def test_facts_of_older_rules_are_counted_and_made_anew_on_demand(root: str) -> None:
+    anna, ben = (Memory(root, agent_id="helper", user_id=user) for user in ("anna", "ben"))
+    (moved,) = (hit for hit in anna.list(kind="memory") if "Faro" in hit.content)
+    (tea,) = (hit for hit in ben.list(kind="memory") if "green tea" in hit.content)
+    anna.writer.update(moved.id, content="Anna moved to Olhão.", now=READ_AT)
+    ben.forget(tea.id, now=READ_AT)
+    anna.run(now=READ_AT)
+    known = read("status", "--root", root)["older_facts"]
+    assert known == {"facts": 12, "first": "2024-01-08", "last": "2024-12-29"}
+    (line,) = (line for line in call("status", "--root", root).output.splitlines() if "older rules" in line)
+    (command,) = re.findall(r"`memory-pipeline (run --from \S+ --to \S+)`", line)
+    assert call(*command.split(), "--root", root).exit_code == 0
+    assert read("status", "--root", root)["older_facts"] is None
+    assert "Anna moved to Olhão." in [hit.content for hit in anna.list(kind="memory")]
+    assert not any("Faro" in hit.content for hit in anna.list(kind="memory"))
+    assert not any("green tea" in hit.content for hit in ben.list(kind="memory"))
+    assert "User works_as nurse (since 2024-02-29)" in [fact.line for fact in ben.graph.facts()]
 
 
 def _plain(found: dict[str, Any]) -> Any:

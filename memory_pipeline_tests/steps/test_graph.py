@@ -774,7 +774,7 @@ def test_the_last_statement_wins_even_within_one_message(lake: Lake, models: Mod
 
 def test_a_cat_with_a_persons_name_does_not_replace_the_person(lake: Lake, models: Models) -> None:
     write(lake, conversation("I live in Porto.", name="Tom"))
-    write(lake, conversation("The boat is called Tom.", name="Eva", conversation_id="c2"))
+    write_edits(lake, "INSERT the boat | is_called | Tom")
     tom = MemoryReader(lake, ACME, models.embedder).graph.entity("Tom")
     assert tom is not None
     assert tom.id == "tom"

@@ -114,7 +114,7 @@ def test_recalled_text_in_a_loop_is_not_stored_again(litellm: Any, root: str) ->
     messages: Messages = []
     with ToolServer(rounds) as server:
         answer = ask(litellm, server, tools, messages, "Keep it short, please.")
-    assert "Anna wants short answers. (fact)" in answer
+    assert "the assistant noted: Anna wants short answers." in answer
     # The agent writes the whole conversation: tool messages become no facts, and the answer repeats recalled text.
     said = [dict(message) for message in messages]
     at = SOON.isoformat()

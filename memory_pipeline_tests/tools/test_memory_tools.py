@@ -51,7 +51,7 @@ def test_a_memory_is_recalled_at_once_and_after_the_run(tools: MemoryTools, root
     assert (memory.kind, memory.title, memory.is_point_in_time) == (MemoryKind.INSTRUCTION, "Style", False)
     for _ in range(2):
         told = tools.call("recall_memory", {"query": "How long should answers be?"})
-        assert f"Anna wants short answers. (instruction) ({memory.id})" in told
+        assert f"the assistant noted: Anna wants short answers. ({memory.id})" in told
         run(Lake(root), default_models())
 
 

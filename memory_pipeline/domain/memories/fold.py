@@ -23,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from memory_pipeline.domain.authority import authority_of
 from memory_pipeline.domain.identity import MEMORY, make_id
 from memory_pipeline.domain.memories.events import CONVERSATION, STEP, Changes, MemoryEvent, MemoryVerb, key_of
 from memory_pipeline.domain.memories.record import (
@@ -194,9 +195,7 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
     fields["content"] = content
     fields["title"] = changes.title or title_of(content)
     fields["hook"] = changes.hook or one_line_summary(content)
-    fields["source_type"] = changes.source_type or (
-        SourceType.USER if event.editor == CONVERSATION else SourceType.AGENT
-    )
+    fields["source_type"] = _source_of(event)
     memory = DurableMemory(
         id=memory_id,
         version=1,
@@ -226,13 +225,26 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
     _put(memories, memory)
 
 
+def _source_of(event: MemoryEvent) -> SourceType:
+    return event.changes.source_type or (SourceType.USER if event.editor == CONVERSATION else SourceType.AGENT)
+
+
+def _may_instruct(source: SourceType) -> bool:
+    return authority_of(source, "", "").may_instruct
+
+
 def _repeat(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
-    """Create a version with the event's evidence, and with its content unless the memory says more."""
+    """Create a version with the event's evidence, and with its content unless the memory says more.
+
+    Who may not instruct changes no words of who may. If who may instruct repeats what another said, it is theirs.
+    """
     changes = event.changes
-    is_same = key_of(memory) == key_of(changes)
+    source, known = _source_of(event), memory.source_type
+    is_same = key_of(memory) == key_of(changes) and (_may_instruct(source) or not _may_instruct(known))
     repeated = _restated(memory, changes) if is_same else memory
     repeated = replace(
         repeated,
+        source_type=source if _may_instruct(source) and not _may_instruct(known) else known,
         importance=memory.importance if changes.importance is None else max(memory.importance, changes.importance),
         confidence=memory.confidence if changes.confidence is None else max(memory.confidence, changes.confidence),
         decay_rate=memory.decay_rate if changes.decay_rate is None else changes.decay_rate,
@@ -266,6 +278,7 @@ def _update(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> No
     updated = replace(
         updated,
         kind=changes.kind or memory.kind,
+        source_type=changes.source_type or memory.source_type,
         outcome_success=None if changes.memory_class is MemoryClass.FACTUAL else updated.outcome_success,
         tags=memory.tags if changes.tags is None else changes.tags,
         source_ids=_newest(memory.source_ids, event.evidence or (event.id,)),
@@ -343,6 +356,7 @@ def _merge(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> Non
         source_ids=_newest(other.source_ids, memory.source_ids),
         conversation_ids=_newest(other.conversation_ids, memory.conversation_ids),
         tags=tuple(sorted({*memory.tags, *other.tags})),
+        source_type=memory.source_type if _may_instruct(other.source_type) else other.source_type,
         match_keys=_with(memory.match_keys, other.match_keys),
         status_reason=event.reason,
     )

@@ -9,10 +9,11 @@ of its group scores 10 % higher.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.authority import Authority
 from memory_pipeline.domain.memories.decay import KEPT_PER_DAY, days_between
 from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.domain.memories.permanence import lasts, permanence_of
@@ -21,7 +22,7 @@ from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.text.recalled_text import mark_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from memory_pipeline.domain.memories.draft import ConsolidationSettings, Draft
     from memory_pipeline.domain.memories.fold import Memories
@@ -41,7 +42,8 @@ _SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 class HotEntry:
     """A line of the hot index.
 
-    `title` and `hook` are on one line. `tokens` counts the whole line, including the line break.
+    `title` and `hook` are on one line. `tokens` counts the whole line, including the line break. What neither the user
+    nor the operator said is shown with who said it (`said_by`).
     """
 
     id: str
@@ -49,25 +51,35 @@ class HotEntry:
     title: str
     hook: str
     tokens: int
+    said_by: Authority = Authority.USER
 
     @classmethod
-    def of(cls, memory: DurableMemory) -> HotEntry:
-        """Return the line of a memory."""
+    def of(cls, memory: DurableMemory, said_by: Authority | None = None) -> HotEntry:
+        """Return the line of a memory; `said_by` is who said it to the reader."""
         title, hook = " ".join(memory.title.split()), shortened(memory.hook, MAX_HOOK)
-        return cls(memory.id, memory.kind, title, hook, count_tokens(f"{_line(title, memory.kind, hook)}\n"))
+        entry = cls(memory.id, memory.kind, title, hook, 0, said_by or memory.said_by)
+        return replace(entry, tokens=count_tokens(f"{entry}\n"))
 
     def __str__(self) -> str:
-        return _line(self.title, self.kind, self.hook)
+        # A title with the same words as the hook would only repeat them.
+        is_told = self.title.removesuffix("…").rstrip() in self.hook
+        kind = f" ({self.kind})" if self.said_by.may_instruct else ""
+        line = f"{self.hook}{kind}" if is_told else f"{self.title}{kind}: {self.hook}"
+        return mark_lines(f"{self.said_by.attribution}{line}")
 
 
-def hot_entries(memories: Iterable[DurableMemory]) -> list[HotEntry]:
+def hot_entries(
+    memories: Iterable[DurableMemory], said_by: Callable[[DurableMemory], Authority] = lambda memory: memory.said_by
+) -> list[HotEntry]:
     """Return the entries of the hot memories, in an order that is stable from day to day.
 
-    Those with a higher weight are first; within a weight, older memories are first.
+    What may instruct is first, then what has a higher weight, then what is older. `said_by` returns who said a memory
+    to the reader.
     """
     hot = [memory for memory in memories if memory.is_active and memory.temperature is Temperature.HOT]
     hot.sort(key=lambda memory: (-permanence_of(memory).weight, memory.created_at, memory.id))
-    return [HotEntry.of(memory) for memory in hot]
+    entries = [HotEntry.of(memory, said_by(memory)) for memory in hot]
+    return sorted(entries, key=lambda entry: not entry.said_by.may_instruct)
 
 
 def hot_lines(memories: Iterable[DurableMemory]) -> list[str]:
@@ -88,7 +100,11 @@ def choose_hot(memories: Memories, settings: ConsolidationSettings) -> list[Dura
 def within_limits(memories: Iterable[DurableMemory], entries: int, tokens: int) -> list[DurableMemory]:
     """Return the best memories within both limits, best first. They may be of several scopes."""
     chosen: list[DurableMemory] = []
-    for memory in sorted(memories, key=lambda memory: (not lasts(memory), -_score(memory), memory.id)):
+
+    def order(memory: DurableMemory) -> tuple[bool, bool, float, str]:
+        return not memory.said_by.may_instruct, not lasts(memory), -_score(memory), memory.id
+
+    for memory in sorted(memories, key=order):
         if len(chosen) == entries or tokens <= 0:
             break
         size = HotEntry.of(memory).tokens
@@ -139,9 +155,3 @@ def _score(memory: DurableMemory) -> float:
     bonus = _BONUS if memory.temperature is Temperature.HOT else 0.0
     fading = _FADING * _SLOWLY if permanence.lasts else _FADING
     return math.log(base) + bonus - fading * days_between(_SOME_DAY, memory.last_used_at)
-
-
-def _line(title: str, kind: MemoryKind, hook: str) -> str:
-    # A title with the same words as the hook would only repeat them.
-    line = f"{hook} ({kind})" if title.removesuffix("…").rstrip() in hook else f"{title} ({kind}): {hook}"
-    return mark_lines(line)

@@ -9,8 +9,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
+from memory_pipeline.domain.authority import Authority, authority_of
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.scopes import user_identity
 from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.domain.text.words import plain, spaced
 from memory_pipeline.domain.values import one_of
@@ -51,11 +51,6 @@ class MemoryKind(StrEnum):
     TOOL_OUTPUT = "tool_output"
     CONVERSATION_SUMMARY = "conversation_summary"
 
-    @property
-    def is_directing(self) -> bool:
-        """Whether it tells an assistant what to do."""
-        return self in _DIRECTING
-
     @classmethod
     def parse(cls, text: object) -> MemoryKind:
         """Return the kind with this name.
@@ -66,9 +61,6 @@ class MemoryKind(StrEnum):
         return one_of(cls, "kind", text)
 
 
-_DIRECTING = frozenset([MemoryKind.INSTRUCTION, MemoryKind.RULE, MemoryKind.PREFERENCE, MemoryKind.PROCEDURE])
-
-
 class MemoryClass(StrEnum):
     """Whether a memory states a fact, or tells of an attempt and its outcome."""
 
@@ -77,9 +69,15 @@ class MemoryClass(StrEnum):
 
 
 class SourceType(StrEnum):
-    """What made a memory: what a user said, or a system, a tool, a workflow or an agent that wrote it."""
+    """What made a memory: what a user said, or a system, a tool, a workflow or a program of an agent that wrote it.
+
+    An assistant is a model that called a tool, an import a copy from elsewhere. See
+    :mod:`memory_pipeline.domain.authority`.
+    """
 
     USER = "user"
+    ASSISTANT = "assistant"
+    IMPORT = "import"
     SYSTEM = "system"
     TOOL = "tool"
     WORKFLOW = "workflow"
@@ -210,14 +208,10 @@ class DurableMemory:
         """The values of :data:`SETTING`."""
         return tuple(getattr(self, name) for name in SETTING)
 
-    def directs(self, user_id: str, identity: str) -> bool:
-        """Return whether it may tell an assistant what to do for a user; `identity` is that of its scope.
-
-        In a group, only what the user said does: what another member said is no instruction for this user. A name
-        proves nothing, because people choose it; only the label of a user's id does.
-        """
-        is_said = self.source_type is SourceType.USER and not identity.startswith("user:") and identity != ""
-        return not (is_said and self.kind.is_directing) or self.content.startswith(f"{user_identity(user_id)}: ")
+    @property
+    def said_by(self) -> Authority:
+        """Who said it; of a group's memory, a member. Results of searches know whether it was the reader."""
+        return authority_of(self.source_type, self.editor, self.content)
 
     @property
     def is_active(self) -> bool:
@@ -235,7 +229,7 @@ class DurableMemory:
         return self.updated_at if self.last_accessed_at is None else max(self.updated_at, self.last_accessed_at)
 
     def __str__(self) -> str:
-        return mark_lines(self.content)
+        return mark_lines(f"{self.said_by.attribution}{self.content}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from memory_pipeline.models.deterministic.language.grammar import (
     tense_of,
 )
 from memory_pipeline.models.deterministic.language.names import names_in
-from memory_pipeline.models.deterministic.memory_rules import SUPPOSED, Durable, durable_in
+from memory_pipeline.models.deterministic.memory_rules import Durable, durable_in, gives_task, without_connective
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,11 +42,11 @@ CONFIDENCE: Final = {
     FactKind.PLAN: 0.6,
     FactKind.STATEMENT: 0.6,
 }
-_NAME: Final = "deterministic-6"
+#: Name and version of the rules; each name of rules begins with :data:`FAMILY`.
+RULES: Final = "deterministic-6"
+FAMILY: Final = "deterministic-"
 #: Most sentences read of a message; the turn still has all of its text.
 MOST_SENTENCES: Final = 1_000
-#: Fewest words of a sentence that explains the next one.
-_LEAST_CONTEXT: Final = 4
 #: Importance of a turn in which nothing was asserted.
 SMALL_TALK: Final = 0.1
 
@@ -90,7 +90,7 @@ class DeterministicExtractor:
     @property
     def name(self) -> str:
         """Name and version, plus the time zone if it is not UTC."""
-        return _NAME if self._zone.key == "UTC" else f"{_NAME} {self._zone.key}"
+        return RULES if self._zone.key == "UTC" else f"{RULES} {self._zone.key}"
 
     def method(self, scope: Scope) -> str:
         """Return the name of the rules, the same for all agents."""
@@ -115,13 +115,15 @@ class DeterministicExtractor:
         said_on = message.said_at(self._zone).date()
         dates = [dates_in(sentence, said_on) for sentence in sentences]
         assertions = Assertions(message, sentences, names)
+        own = set(map(id, assertions.sentences))
+        in_task = gives_task(sentences)
         facts: dict[str, Fact] = {}
         found = zip(sentences, names, dates, strict=True)
         for position, (sentence, sentence_names, mentions) in enumerate(found, start=1):
             meaning = _meaning(sentence)
             durable = None
-            if message.role is Role.USER and not _asks(sentence):
-                durable = durable_in(sentence, message.user, assertions.operations_of, has_date=bool(mentions))
+            if id(sentence) in own and not _asks(sentence):
+                durable = durable_in(sentence, message.user, assertions.operations_of, in_task=in_task)
             # A durable sentence becomes a fact even if it asserts nothing: "Always be brief."
             if durable is None and not _asserts(sentence, meaning, bool(mentions)):
                 continue
@@ -131,10 +133,7 @@ class DeterministicExtractor:
             others = [name for name in sentence_names if name != message.name and name not in addressed]
             text = with_dates(sentence.text, mentions)
             if durable is not None:
-                before = position - 2
-                text = _standing_alone(
-                    text, durable, with_dates(sentences[before].text, dates[before]) if before >= 0 else ""
-                )
+                text = without_connective(text)
             fact = Fact.of(
                 [message],
                 kind,
@@ -161,33 +160,11 @@ class DeterministicExtractor:
         return [replace(turn, operations=tuple(assertions.operations())), *facts.values()]
 
 
-def _standing_alone(text: str, durable: Durable, before: str) -> str:
-    """Return a durable sentence as it can be read without its message.
-
-    A connective at its start is dropped. An order, rule or decision that refers to the sentence `before` it ("never
-    suggest a recipe with them") follows that sentence.
-    """
-    connective = lexicon.CONNECTIVE.match(text)
-    rest = text if connective is None else text[connective.end() :][:1].upper() + text[connective.end() + 1 :]
-    is_directive = durable.kind in (MemoryKind.INSTRUCTION, MemoryKind.RULE, MemoryKind.DECISION)
-    refers = lexicon.REFERS.search(text) or lexicon.UNSAID.match(text)
-    says_enough = len(before.split()) >= _LEAST_CONTEXT and not before.endswith("?")
-    return f"{before} {rest}" if is_directive and refers and says_enough else rest
-
-
 def _with_durable_fields(fact: Fact, durable: Durable | None) -> Fact:
     if durable is None:
         return fact
     subject, predicate, thing = durable.triple or (None, None, None)
-    return replace(
-        fact,
-        durable=durable.kind,
-        is_point_in_time=durable.is_point_in_time,
-        subject=subject,
-        predicate=predicate,
-        object=thing,
-        confidence=min(fact.confidence, SUPPOSED) if durable.is_supposed else fact.confidence,
-    )
+    return replace(fact, durable=durable.kind, subject=subject, predicate=predicate, object=thing)
 
 
 def _meaning(sentence: Sentence) -> list[str]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
@@ -112,6 +114,34 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
         early=_sorted(early),
         expired=_periods(grain, (key for key, entry in table.items() if 0 < entry.rows <= entry.expired)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OlderFacts:
+    """The facts that earlier versions of the built-in rules made, which stay valid.
+
+    Attributes:
+        facts: their number.
+        first, last: days of the first and the last of them. A run of this range makes them anew.
+    """
+
+    facts: int
+    first: Period
+    last: Period
+
+
+def older_facts(lake: Lake, family: str, rules: str) -> OlderFacts | None:
+    """Return the facts of rules of a `family` of names that are older than `rules`, or None. Reads one column."""
+    method = pc.field("extraction_method")
+    is_older = (method >= family) & (method < rules)
+    rows = lake.tables.read(FACTS, columns=["period", "extraction_method"], where=is_older, damaged="skip")
+    if not rows.num_rows:
+        return None
+    first, last = (
+        Period.containing(Grain.DAILY, lake.calendar.day_of(lake.calendar.bounds(Period(Grain.WORKING, key))[0]))
+        for key in pc.min_max(rows["period"]).as_py().values()
+    )
+    return OlderFacts(rows.num_rows, first, last)
 
 
 def journal_hours(lake: Lake, start: date, now: datetime, scopes: Collection[Scope] | None = None) -> dict[Period, str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.graph.operations import Operation, Verb
+from memory_pipeline.domain.graph.triples import fold_operations
 from memory_pipeline.domain.messages import Role
+from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.text.foreign_text import own_text
 from memory_pipeline.models.deterministic.assertions import Assertions
 from memory_pipeline.models.deterministic.language.grammar import Sentence, sentences_of
 from memory_pipeline.models.deterministic.language.names import names_in
@@ -39,7 +43,7 @@ class Score(NamedTuple):
 
 
 def operations(text: str, name: str | None = "Anna", role: Role = Role.USER) -> list[Operation]:
-    return asserted(sentences_of(text), said(text, name=name, role=role))
+    return asserted(sentences_of(own_text(text)), said(text, name=name, role=role))
 
 
 def asserted(sentences: Sequence[Sentence], message: Message) -> list[Operation]:
@@ -119,7 +123,7 @@ def test_an_operation_has_time_message_and_confidence() -> None:
         ("Maria is my sister.", ["INSERT Anna | has_sister | Maria"]),
         ("I have a dog called Rex.", ["INSERT Anna | has | dog", "INSERT Anna | has_dog | Rex"]),
         ("My favorite colour is dark green.", ["UPDATE Anna | favourite_colour | dark green"]),
-        ("My favourite book is \"The Name of the Wind\".", ["UPDATE Anna | favourite_book | The Name of the Wind"]),
+        ("My favourite book is The Name of the Wind.", ["UPDATE Anna | favourite_book | The Name of the Wind"]),
         ("I speak Polish, Czech and some Greek.",
          ["INSERT Anna | speaks | Polish", "INSERT Anna | speaks | Czech", "INSERT Anna | speaks | Greek"]),
         ("My email is a.b@example.org, thanks!", ["UPDATE Anna | email | a.b@example.org"]),
@@ -141,6 +145,44 @@ def test_an_operation_has_time_message_and_confidence() -> None:
 )  # fmt: skip
 def test_assertions_become_operations(text: str, expected: list[str]) -> None:
     assert triples(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I work at D.G.I.A. in Lisbon.", ["UPDATE Anna | works_at | D.G.I.A."]),
+        ("I work at Booking.com.", ["UPDATE Anna | works_at | Booking.com"]),
+        ("I live in Mt. Gambier.", ["UPDATE Anna | lives_in | Mt. Gambier"]),
+        ("My son lives in St. Louis.", ["UPDATE Anna's son | lives_in | St. Louis"]),
+        ("I live in Washington D.C.", ["UPDATE Anna | lives_in | Washington D.C."]),
+        ("Tom works at Tern & Tide as an engineer.",
+         ["UPDATE Tom | works_at | Tern & Tide", "UPDATE Tom | works_as | engineer"]),
+        ("My wife is kind\n\nTom likes chess", ["INSERT Tom | likes | chess", "DELETE Tom | dislikes | chess"]),
+        ("I'm Nadia, a baker from Porto.", ["UPDATE Anna | works_as | baker"]),
+        ("I love action and sci-fi movies.",
+         ["INSERT Anna | likes | action and sci-fi movies", "DELETE Anna | dislikes | action and sci-fi movies"]),
+    ],
+)  # fmt: skip
+def test_names_with_full_stops_paragraphs_and_shared_words_are_whole(text: str, expected: list[str]) -> None:
+    assert triples(text) == expected
+
+
+@pytest.mark.parametrize(
+    "start", ["This is Leo, I am using Anna's phone.", "Leo here.", "Hi, it's Leo.", "I'm writing from Anna's account."]
+)
+def test_what_another_person_writes_is_not_said_by_the_user(start: str) -> None:
+    assert triples(f"I like tea. {start} I live in Ghent. I'm a nurse.") == triples("I like tea.")
+    assert triples("This is Leo. I live in Ghent.", name=None) == ["UPDATE User | lives_in | Ghent"]
+
+
+def test_a_new_role_or_marital_status_ends_the_old_one() -> None:
+    said_before = [*operations("I'm a nurse. I'm married to Tom. I got married."), *operations("I'm vegan.")]
+    later = [
+        replace(one, event_at=MONDAY + timedelta(days=1), message_ids=("message:1",))
+        for one in operations("I'm a teacher now. I'm divorced.")
+    ]
+    valid = [str(one) for one in fold_operations(Scope("w", "a"), [*said_before, *later]) if one.valid_to is None]
+    assert valid == ["Anna is vegan", "Anna marital_status divorced", "Anna works_as teacher"]
 
 
 def test_likes_and_dislikes_replace_each_other() -> None:

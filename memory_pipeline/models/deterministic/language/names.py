@@ -56,7 +56,7 @@ _SINGULAR_VERBS = word_set(
 )
 #: Plural verbs, and adverbs before a verb.
 _PLURAL_VERBS = word_set("are 're were have 've do")
-_BEFORE_VERBS = word_set("never always also really only still just usually often")
+_BEFORE_VERBS = word_set("never always also really only still just usually often now no")
 
 
 def names_in(sentences: Sequence[Sentence], speaker: str | None = None) -> list[tuple[str, ...]]:
@@ -124,7 +124,11 @@ def _is_name(sentence: Sentence, place: int, word: str, known: Collection[str]) 
     lower = word.lower()
     if not _is_initial(sentence, place) or lower in known or not word[1:].islower():
         return True
-    if is_plain_verb(lower) or lower.endswith(("ing", "ly", "ed")) or place + 1 == len(sentence.words):
+    if (
+        is_plain_verb(lower)
+        or (len(lower) > 4 and lower.endswith(("ing", "ly", "ed")))
+        or place + 1 == len(sentence.words)
+    ):
         return False
     is_possessive = word != sentence.words[place]
     touches_next = sentence.text[sentence.starts[place] + len(word) : sentence.starts[place + 1]] == " "
@@ -133,6 +137,8 @@ def _is_name(sentence: Sentence, place: int, word: str, known: Collection[str]) 
 
 def _follows_name(words: Sequence[str], first: str) -> bool:
     following = words[-1] if words[0] == "and" else words[0]
+    if words[0] in _BEFORE_VERBS and len(words) > 1:
+        following = words[1]
     if following[0].isupper():
         return _may_be_name(_bare(following)) or (following == "I" and len(words) > 1)
     if words[0] == "and" or first.endswith("s"):
