@@ -17,7 +17,7 @@ from memory_pipeline.errors import counted
 from memory_pipeline.in_process import run_all
 from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.models.factory import default_models
-from memory_pipeline.rendering import to_json
+from memory_pipeline.rendering import WITHOUT_A_MODEL, to_json
 from memory_pipeline.sample import AFTERWARDS, AGENT, HISTORY, WORKSPACE
 from memory_pipeline.steps.consolidation.report import ConsolidationReport
 from memory_pipeline.steps.results import RunResult
@@ -135,6 +135,7 @@ def _build(settings: Settings, memory: Memory, say: Callable[[str], None]) -> ob
     after = {name: lake.tables.version(spec) for name, spec in TABLES.items() if name != "access_log"}
     unchanged = " Nothing changed: the lake was up to date." if before == after else ""
     say(f"   done in {time.monotonic() - started:.1f} s, without a model or a network.{unchanged}")
+    say(f"   {WITHOUT_A_MODEL}")
     return result
 
 

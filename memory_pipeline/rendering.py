@@ -280,6 +280,13 @@ def _quoted(title: str | None) -> str:
     return f"“{text if len(text) <= _CELL else f'{text[: _CELL - 1]}…'}”"
 
 
+#: What memory can and cannot make by rules alone.
+WITHOUT_A_MODEL = (
+    "no model is configured: messages are found, and summaries hold what users said, in any language; the graph and "
+    "durable memories are made from English only"
+)
+
+
 def status_lines(
     statuses: Sequence[GrainStatus],
     quarantined: Sequence[str],

@@ -24,6 +24,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.rendering import (
+    WITHOUT_A_MODEL,
     consolidation_line,
     consolidation_lines,
     estimate_lines,
@@ -186,6 +187,8 @@ def status(root: str | None, as_json: bool, now: datetime | None = None) -> None
         )
     else:
         echo_table(status_lines(statuses, [rejection.reason for rejection in quarantined], nights, older))
+        if not lake.configuration().uses_models:
+            click.echo(WITHOUT_A_MODEL)
 
 
 @cli.command()

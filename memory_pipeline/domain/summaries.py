@@ -6,12 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import digest, make_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
+    from memory_pipeline.domain.facts import Fact
     from memory_pipeline.domain.periods import Grain, Period
     from memory_pipeline.domain.scopes import Scope
 
@@ -33,6 +35,15 @@ class Material:
     position: int
     importance: float
     entities: tuple[str, ...]
+
+
+def material_of(facts: Iterable[Fact]) -> list[Material]:
+    """Return the sources of a day's summary: its facts. A day without facts is summarized from its turns."""
+    listed = list(facts)
+    return [
+        Material(fact.id, fact.content, fact.event_at, fact.position, fact.importance, fact.entities)
+        for fact in [fact for fact in listed if fact.kind is not FactKind.TURN] or listed
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,15 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import digest, digest_of_all
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
-from memory_pipeline.domain.summaries import Assignment, Condensation, Material, Summarizer, Summary, summary_id
+from memory_pipeline.domain.summaries import (
+    Assignment,
+    Condensation,
+    Material,
+    Summarizer,
+    Summary,
+    material_of,
+    summary_id,
+)
 from memory_pipeline.errors import QualityError
 from memory_pipeline.lake.codec.facts import rows_to_facts, rows_to_summaries, summaries_to_rows
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
@@ -306,14 +314,9 @@ def _material(period: Period, sources: pa.Table) -> tuple[list[Material], dict[s
         summaries = rows_to_summaries(sources)
         digests = dict(zip(sources["id"].to_pylist(), sources["digest"].to_pylist(), strict=True))
         return [item for summary in summaries for item in summary.material()], digests
-    facts = rows_to_facts(sources)
-    # A day without assertions is summarized from its turns.
-    facts = [fact for fact in facts if fact.kind is not FactKind.TURN] or facts
-    material = [
-        Material(fact.id, fact.content, fact.event_at, fact.position, fact.importance, fact.entities) for fact in facts
-    ]
+    material = material_of(rows_to_facts(sources))
     digests = dict(zip(sources["id"].to_pylist(), sources["digest"].to_pylist(), strict=True))
-    return material, {fact.id: digests[fact.id] for fact in facts}
+    return material, {item.id: digests[item.id] for item in material}
 
 
 def _assertions(facts: pa.Table) -> Collection[str]:

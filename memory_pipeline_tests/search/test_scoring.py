@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.text.ranking import NEARBY, RELATED, WEIGHTS, Named, Query, Weights, Window
+from memory_pipeline.domain.text.ranking import NEARBY, RELATED, WEIGHTS, Named, Query, Weights, Window, weights_for
 from memory_pipeline.search import scoring
 from memory_pipeline.search.row_block import RowBlock
 from memory_pipeline.search.scoring import SIGNALS, Scored, score
@@ -176,6 +176,14 @@ def test_a_word_counts_more_than_its_alternatives() -> None:
     assert found["film"]["coverage"] == pytest.approx(1)
     assert found["movie"]["coverage"] == pytest.approx(RELATED)
     assert found["film"]["words"] > found["movie"]["words"] > found["tea"]["words"] == 0
+
+
+def test_related_words_help_beside_an_embedder() -> None:
+    """A related word decides among equally near memories; it outweighs neither the word itself nor a nearer memory."""
+    film, movie = fact("film", conversation="a", vector=axis(1)), fact("movie", conversation="b", vector=axis(1))
+    tea, near = fact("tea", conversation="c", vector=axis(1)), fact("film", conversation="d", vector=axis(0))
+    found = scores("film", [film, movie, tea, near], vector=axis(0), weights=weights_for("text-embedding-3-small"))
+    assert found[near["id"]] > found[film["id"]] > found[movie["id"]] > found[tea["id"]]
 
 
 def test_a_general_word_finds_specific_ones_but_not_the_reverse() -> None:

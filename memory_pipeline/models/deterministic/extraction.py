@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
@@ -15,15 +16,18 @@ from memory_pipeline.models.deterministic.assertions import Assertions
 from memory_pipeline.models.deterministic.language import lexicon
 from memory_pipeline.models.deterministic.language.dates import DateMention, dates_in, with_dates
 from memory_pipeline.models.deterministic.language.grammar import (
+    IRREGULAR_PAST,
     Sentence,
     Tense,
     has_verb,
     is_plain_form,
+    is_regular_past,
     sentences_of,
     tense_of,
 )
+from memory_pipeline.models.deterministic.language.languages import is_english, may_state
 from memory_pipeline.models.deterministic.language.names import names_in
-from memory_pipeline.models.deterministic.memory_rules import Durable, durable_in, gives_task, without_connective
+from memory_pipeline.models.deterministic.memory_rules import SUPPOSED, Durable, durable_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,41 +51,27 @@ RULES: Final = "deterministic-6"
 FAMILY: Final = "deterministic-"
 #: Most sentences read of a message; the turn still has all of its text.
 MOST_SENTENCES: Final = 1_000
+#: Fewest words of a sentence that explains the next one.
+_LEAST_CONTEXT: Final = 4
 #: Importance of a turn in which nothing was asserted.
 SMALL_TALK: Final = 0.1
+#: Importance of a sentence in another language than English.
+_UNJUDGED: Final = 0.5
 
 
 class DeterministicExtractor:
-    """Extract facts with tables of English cue words; a :class:`memory_pipeline.domain.facts.Extractor`.
+    """Extract facts by rules for English sentences; a :class:`memory_pipeline.domain.facts.Extractor`.
 
-    Each message of a user or assistant gives its turn, verbatim, and one fact per distinct sentence that asserts
-    something. What a user pasted gives none (:mod:`memory_pipeline.domain.text.foreign_text`). The turn has the graph
-    operations of a user's simple assertions. Sentences without any known English word are kept if they are long enough,
-    since no cue applies. Only the first 1,000 sentences of a message are read (:data:`MOST_SENTENCES`), which bounds
-    the work per message.
+    Each message of a user or assistant gives its turn, verbatim. Each distinct sentence of a user that states something
+    also gives a fact, and of an assistant what it has done, if the user's next message accepts it. Questions,
+    greetings, headings, list items, captions and what a user pasted
+    (:mod:`memory_pipeline.domain.text.foreign_text`) state nothing. The turn has the graph operations of a user's
+    simple assertions. The sentences of a message in another language are facts if they are long enough, since no other
+    rule applies. Only the first 1,000 sentences of a message are read (:data:`MOST_SENTENCES`), which bounds the work
+    per message.
 
-    ``importance`` starts at 0.3. These are added:
-
-    ===========================================================  =====
-    a date                                                       +0.15
-    another number                                               +0.1
-    a name, other than the speaker's or the addressee's          +0.1
-    a milestone (:data:`lexicon.MILESTONES`)                     +0.15
-    a danger ("allergic"; :data:`lexicon.DANGERS`)               +0.25
-    an instruction                                               +0.25
-    … with "always", "never", "every"                            +0.1
-    a preference                                                 +0.1
-    speakers mention themselves, as "I" or by name (except an    +0.1
-    assistant's plans)
-    only "you", no "I"                                           −0.1
-    a hedge ("maybe")                                            −0.1
-    it begins with "he", "it", "that", and so needs its context  −0.1
-    fewer than three meaningful words, and nothing concrete      −0.1
-    as many words of politeness and applause as meaningful ones  −0.1
-    said by an assistant, which mostly repeats                   −0.05
-    ===========================================================  =====
-
-    The sum is limited to 0.05–1.0 and rounded to 2 decimals. A turn is as important as its most important fact.
+    ``importance`` is what a sentence is worth to somebody who reads it a year later; see :func:`_worth`. A turn is as
+    important as its most important sentence.
     """
 
     def __init__(self, timezone: str = "UTC") -> None:
@@ -106,9 +96,14 @@ class DeterministicExtractor:
 
     def facts_of(self, messages: Sequence[Message]) -> list[Fact]:
         """Return the facts of users' and assistants' messages, in order, each message's turn first. Pure."""
-        return [fact for message in messages if message.role.is_memorable for fact in self._facts(message)]
+        memorable = [message for message in messages if message.role.is_memorable]
+        return [
+            fact
+            for message, following in zip_longest(memorable, memorable[1:])
+            for fact in self._facts(message, following)
+        ]
 
-    def _facts(self, message: Message) -> list[Fact]:
+    def _facts(self, message: Message, following: Message | None) -> list[Fact]:
         said = own_text(message.content) if message.role is Role.USER else message.content
         sentences = sentences_of(said, MOST_SENTENCES)
         names = names_in(sentences, message.name)
@@ -116,24 +111,37 @@ class DeterministicExtractor:
         dates = [dates_in(sentence, said_on) for sentence in sentences]
         assertions = Assertions(message, sentences, names)
         own = set(map(id, assertions.sentences))
-        in_task = gives_task(sentences)
+        in_english = is_english(said)
+        is_accepted = following is not None and _accepts(following, message)
         facts: dict[str, Fact] = {}
+        most = SMALL_TALK
         found = zip(sentences, names, dates, strict=True)
         for position, (sentence, sentence_names, mentions) in enumerate(found, start=1):
             meaning = _meaning(sentence)
             durable = None
             if id(sentence) in own and not _asks(sentence):
-                durable = durable_in(sentence, message.user, assertions.operations_of, in_task=in_task)
+                durable = durable_in(sentence, message.user, assertions.operations_of, has_date=bool(mentions))
             # A durable sentence becomes a fact even if it asserts nothing: "Always be brief."
-            if durable is None and not _asserts(sentence, meaning, bool(mentions)):
+            if durable is None and not (
+                _states(sentence, meaning, bool(mentions))
+                if in_english
+                else not _asks(sentence) and may_state(sentence.text)
+            ):
                 continue
-            kind = _kind(sentence, mentions, message, said_on)
+            kind = _kind(sentence, mentions, message, said_on) if in_english else FactKind.STATEMENT
             first_person = not lexicon.FIRST_PERSON.isdisjoint(sentence.parts)
             addressed = {word for place, word in enumerate(sentence.words) if _is_addressed(sentence, place)}
             others = [name for name in sentence_names if name != message.name and name not in addressed]
+            worth = _worth(sentence, meaning, kind, message, others, mentions) if in_english else _UNJUDGED
+            most = max(most, worth)
+            if message.role is Role.ASSISTANT and not (is_accepted and lexicon.DONE.search(sentence.text)):
+                continue
             text = with_dates(sentence.text, mentions)
             if durable is not None:
-                text = without_connective(text)
+                before = position - 2
+                text = _standing_alone(
+                    text, durable, with_dates(sentences[before].text, dates[before]) if before >= 0 else ""
+                )
             fact = Fact.of(
                 [message],
                 kind,
@@ -141,7 +149,7 @@ class DeterministicExtractor:
                 extraction_method=self.name,
                 position=position,
                 entities=[*sentence_names, message.name] if message.name and first_person else sentence_names,
-                importance=_importance(sentence, meaning, kind, message, others, mentions),
+                importance=worth,
                 confidence=CONFIDENCE[kind],
                 mentioned_at=mentions[0].instant if mentions else None,
             )
@@ -153,18 +161,46 @@ class DeterministicExtractor:
             f"{message.speaker}: {message.content}",
             extraction_method=VERBATIM,
             entities=[name for sentence_names in names for name in sentence_names],
-            importance=max((fact.importance for fact in facts.values()), default=SMALL_TALK),
+            importance=most,
             confidence=CONFIDENCE[FactKind.TURN],
             mentioned_at=first_date,
         )
         return [replace(turn, operations=tuple(assertions.operations())), *facts.values()]
 
 
+def _accepts(following: Message, message: Message) -> bool:
+    """Return whether a user's message accepts what the assistant did in the message before."""
+    is_reply = message.role is Role.ASSISTANT and following.role is Role.USER
+    return is_reply and "?" not in following.content and lexicon.ACCEPTS.match(following.content) is not None
+
+
+def _standing_alone(text: str, durable: Durable, before: str) -> str:
+    """Return a durable sentence as it can be read without its message.
+
+    A connective at its start is dropped. An order, rule or decision that refers to the sentence `before` it ("never
+    suggest a recipe with them") follows that sentence.
+    """
+    connective = lexicon.CONNECTIVE.match(text)
+    rest = text if connective is None else text[connective.end() :][:1].upper() + text[connective.end() + 1 :]
+    is_directive = durable.kind in (MemoryKind.INSTRUCTION, MemoryKind.RULE, MemoryKind.DECISION)
+    refers = lexicon.REFERS.search(text) or lexicon.UNSAID.match(text)
+    says_enough = len(before.split()) >= _LEAST_CONTEXT and not before.endswith("?")
+    return f"{before} {rest}" if is_directive and refers and says_enough else rest
+
+
 def _with_durable_fields(fact: Fact, durable: Durable | None) -> Fact:
     if durable is None:
         return fact
     subject, predicate, thing = durable.triple or (None, None, None)
-    return replace(fact, durable=durable.kind, subject=subject, predicate=predicate, object=thing)
+    return replace(
+        fact,
+        durable=durable.kind,
+        is_point_in_time=durable.is_point_in_time,
+        subject=subject,
+        predicate=predicate,
+        object=thing,
+        confidence=min(fact.confidence, SUPPOSED) if durable.is_supposed else fact.confidence,
+    )
 
 
 def _meaning(sentence: Sentence) -> list[str]:
@@ -193,24 +229,23 @@ def _is_addressed(sentence: Sentence, place: int) -> bool:
 
 def _asks(sentence: Sentence) -> bool:
     """Return whether a sentence only asks, offers, consoles or says goodbye."""
-    return sentence.is_question or lexicon.PROMPT.match(sentence.text) is not None
+    return any(mark in sentence.text for mark in "?？؟") or lexicon.PROMPT.match(sentence.text) is not None
 
 
-def _asserts(sentence: Sentence, meaning: Sequence[str], has_date: bool) -> bool:
-    """Return whether a sentence asserts something about someone or something.
+def _states(sentence: Sentence, meaning: Sequence[str], has_date: bool) -> bool:
+    """Return whether an English sentence states something about someone or something.
 
     It needs a verb (also after "always" or "please"), or a number or date with three meaningful words ("Country loaf
     4.20, croissant 2.10"). With a verb, one meaningful word is enough if there is a number, a date, or a first- or
-    third-person word. Otherwise it needs two, and three if it mentions "you", since less is a compliment.
+    third-person word. Otherwise it needs two, and three if it mentions "you", since less is a compliment. A heading or
+    list item states something only if it begins in the first person.
     """
-    if _asks(sentence):
-        return False
     parts = sentence.parts
-    if STOP_WORDS.isdisjoint(parts) and lexicon.PHATIC.isdisjoint(parts):
-        # Perhaps not English; then nothing below applies. Scripts without blanks give long "words".
-        letters = sum(map(len, meaning))
-        if len(meaning) >= 4 or (letters >= 6 and not sentence.text.isascii()):
-            return True
+    is_heading = sentence.text.endswith((":", "：")) or (
+        sentence.is_item and parts[:1] and parts[0] not in lexicon.SELF
+    )
+    if not parts or _asks(sentence) or is_heading:
+        return False
     is_concrete = has_date or any(word[0].isdigit() for word in meaning)
     if not has_verb(parts) and not lexicon.INSTRUCTION_START.match(sentence.text):
         return is_concrete and len(meaning) >= 3
@@ -243,7 +278,7 @@ def _instructs(sentence: Sentence) -> bool:
     )
 
 
-def _importance(
+def _worth(
     sentence: Sentence,
     meaning: Sequence[str],
     kind: FactKind,
@@ -251,33 +286,46 @@ def _importance(
     others: Sequence[str],
     mentions: Sequence[DateMention],
 ) -> float:
+    """Return what an English sentence is worth later, 0.05 to 1, with 2 decimals.
+
+    Worth more is what speakers say about themselves, what lasts, what happened, and what is concrete. Worth less is
+    what is vague, passing, about the listener, or unclear without the sentence before it.
+    """
     parts = sentence.parts
-    first_person = not lexicon.FIRST_PERSON.isdisjoint(parts)
+    is_self = not lexicon.FIRST_PERSON.isdisjoint(parts) or message.name in sentence.words or _omits_subject(sentence)
+    addresses = not lexicon.SECOND_PERSON.isdisjoint(parts)
+    is_standing = kind is FactKind.INSTRUCTION and not lexicon.STANDING.isdisjoint(parts)
+    lasts = any(stem(word) in lexicon.LASTING_WORDS for word in meaning)
+    is_past = tense_of(parts) is Tense.PAST
     has_number = any(word[0].isdigit() for word in meaning)
-    is_assistant = message.role is Role.ASSISTANT
-    speaks_of_self = first_person or message.name in sentence.words
-    is_instruction = kind is FactKind.INSTRUCTION
-    is_milestone = any(stem(word) in lexicon.MILESTONES for word in meaning)
-    phatic = sum(part in lexicon.PHATIC for part in parts)
     total = (
-        0.3
-        + 0.15 * bool(mentions)
-        + 0.1 * has_number
+        0.25
+        + 0.2 * is_self
+        + 0.1 * lasts
         + 0.1 * bool(others)
-        + 0.25 * (not lexicon.DANGERS.isdisjoint(parts))
-        + 0.15 * is_milestone
-        + 0.25 * is_instruction
-        + 0.1 * (is_instruction and not lexicon.STANDING.isdisjoint(parts))
+        + 0.1 * has_number
         + 0.1 * (kind is FactKind.PREFERENCE)
-        + 0.1 * (speaks_of_self and not (is_assistant and kind is FactKind.PLAN))
-        - 0.1 * (parts[0] in lexicon.LEANING)
-        - 0.1 * (not first_person and not lexicon.SECOND_PERSON.isdisjoint(parts))
-        - 0.1 * (not lexicon.HEDGES.isdisjoint(parts))
-        - 0.1 * (len(meaning) < 3 and not (is_milestone or has_number or mentions))
-        - 0.1 * (phatic >= len(meaning))
-        - 0.05 * is_assistant
+        + 0.05 * is_past
+        + 0.1 * (bool(mentions) and is_past)
+        + 0.05 * (len(meaning) >= 6)
+        + 0.4 * is_standing
+        - 0.15 * (kind is FactKind.INSTRUCTION and not is_standing)
+        - 0.1 * (kind is FactKind.PLAN)
+        - 0.1 * (not lexicon.PASSING.isdisjoint(parts))
+        - 0.25 * (not lexicon.UNREAL.isdisjoint(parts))
+        - 0.15 * (addresses and not is_self and not is_standing)
+        - 0.15 * (parts[0] in lexicon.LEANING)
+        - (0.05 if is_self else 0.1) * (not lexicon.POINTING_BACK.isdisjoint(parts))
+        - 0.1 * (len(meaning) < 3 and not lasts)
+        - 0.05 * (message.role is Role.ASSISTANT)
     )
     return round(min(max(total, 0.05), 1.0), 2)
+
+
+def _omits_subject(sentence: Sentence) -> bool:
+    """Return whether a sentence begins with its verb: "Just finished the book", "Moved to Porto"."""
+    first = next((part for part in sentence.parts if part not in ("just", "also", "recently", "been")), "")
+    return is_regular_past(first) or first in IRREGULAR_PAST
 
 
 def triple_of(text: str, scope: Scope, at: datetime) -> tuple[str, str, str] | None:

@@ -1,10 +1,10 @@
 """Extractive summaries: choose the sentences that together say the most within a budget of characters.
 
-A sentence is worth the dates, numbers, names and words in it. Each of them counts in full the first time and half as
-much each time after, so new content is preferred to repetition. This sum is a monotone submodular function of the
-chosen sentences. Repeatedly taking the sentence with the largest gain per character is near the optimum (Lin and
-Bilmes, "Multi-document summarization via budgeted maximization of submodular functions", 2010). Gains never increase,
-so few are recomputed (Minoux, 1978).
+A sentence is worth its importance times the dates, numbers, names and words in it. Each of them counts in full the
+first time and half as much each time after, so new content is preferred to repetition. This sum is a monotone
+submodular function of the chosen sentences. Repeatedly taking the sentence with the largest gain per character is near
+the optimum (Lin and Bilmes, "Multi-document summarization via budgeted maximization of submodular functions", 2010).
+Gains never increase, so few are recomputed (Minoux, 1978).
 
 Worths are integers, so that every machine makes the same choice.
 """
@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.summaries import Assignment, Condensation, KeyPoint, Material
+from memory_pipeline.domain.summaries import Assignment, Condensation, KeyPoint, Material, material_of
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.words import stem, word_set
 from memory_pipeline.errors import ConfigurationError, InputError
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
 #: Most characters of a summary. Each point costs its sentence plus :data:`POINT_OVERHEAD`.
 DEFAULT_BUDGETS: Final[Mapping[Grain, int]] = MappingProxyType(
-    {Grain.DAILY: 1600, Grain.WEEKLY: 2400, Grain.MONTHLY: 3200, Grain.QUARTERLY: 4000, Grain.YEARLY: 4800}
+    {Grain.DAILY: 1600, Grain.WEEKLY: 4000, Grain.MONTHLY: 6400, Grain.QUARTERLY: 7200, Grain.YEARLY: 8000}
 )
 #: Characters of a point besides its sentence: its date and a line break.
 POINT_OVERHEAD: Final = 14
@@ -62,13 +61,10 @@ _BLOCK: Final = 1000
 _CONCRETE: Final = 8
 #: Smallest cost of a point: a fragment is unclear without its context.
 _FRAGMENT: Final = 50
+#: Least importance of a point; below it, only the most important text of a period is chosen, if there is no other.
+_LEAST: Final = 0.5
 #: Factor on worths, so that halving them a few times leaves no fraction.
 _HALVES: Final = 64
-#: Added to importance, so that an unimportant text with much content may still be chosen.
-_BENEFIT: Final = 0.5
-#: Texts of at least this importance are chosen first: no amount of detail replaces a turning point.
-_MILESTONE: Final = 0.8
-
 _NUMBER = re.compile(
     r"[0-9]+(?:[.,:][0-9]+)*|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|twice)\b"
 )
@@ -81,15 +77,15 @@ _NEGATION = re.compile(r"n['’]t\b|\b(?:no|not|never|none|nobody|nothing|withou
 class ExtractiveSummarizer:
     """Choose the most informative texts, verbatim; a :class:`memory_pipeline.domain.summaries.Summarizer`.
 
-    Duplicates are merged into the oldest one, which then cites all sources. If the rest fits the budget, it is the
-    summary. Otherwise texts are chosen one by one, each time the one with the largest gain that still fits:
+    Texts with an importance below 0.5 are left out; if all are, the most important one is the summary. Duplicates are
+    merged into the oldest one, which then cites all sources. If the rest fits the budget, it is the summary. Otherwise
+    texts are chosen one by one, each time the one with the largest gain that still fits:
 
-        (importance + 0.5) · worth / characters
+        importance² · worth / characters
 
     A word is worth 1. A date, a number, a name, and the day of the text (so that no single day takes all) are worth 8.
-    Stop words, politeness and applause are worth 0. Texts with an importance of 0.8 or more are chosen first, by
-    importance. Texts shorter than 50 characters, date included, count as 50, since fragments are unclear without their
-    context.
+    Stop words, politeness and applause are worth 0. Texts shorter than 50 characters, date included, count as 50, since
+    fragments are unclear without their context.
 
     `embedder` finds duplicates; by default the hashing embedder. `budgets` are characters per grain, at least 100;
     other grains use :data:`DEFAULT_BUDGETS`.
@@ -110,9 +106,9 @@ class ExtractiveSummarizer:
     def name(self) -> str:
         """Name and version, plus eight digits of a hash of settings that are not the default."""
         if self._budgets == DEFAULT_BUDGETS and self._embedder.name == HashingEmbedder().name:
-            return "extractive-2"
+            return "extractive-3"
         settings = {grain.value: budget for grain, budget in self._budgets.items()}
-        return f"extractive-2-{digest(settings, self._embedder.name)[:8]}"
+        return f"extractive-3-{digest(settings, self._embedder.name)[:8]}"
 
     def method(self, scope: Scope, grain: Grain) -> str:
         """Return the name of the rules, the same for all agents and grains."""
@@ -145,7 +141,12 @@ class ExtractiveSummarizer:
             raise InputError(f"period {period} is an hour; expected one of: {', '.join(SUMMARY_GRAINS)}")
         budget = self._budgets[period.grain]
         # `position` before `id`: among texts of one instant, point #2 of a finer summary comes before #10.
-        points = _merged_texts(sorted(material, key=lambda item: (item.event_at, item.position, item.id)))
+        ordered = sorted(material, key=lambda item: (item.event_at, item.position, item.id))
+        points = _merged_texts(ordered)
+        # What the summary itself said before may be the only copy.
+        own = f"{period.grain}:{period}:"
+        worthy = [one for one in points if one.importance >= _LEAST or one.source_ids[0].startswith(own)]
+        points = worthy or sorted(points, key=lambda one: -one.importance)[:1]
         if not points:
             return ()
         if len(points) > _MOST:
@@ -217,14 +218,12 @@ def _mark(point: KeyPoint) -> tuple[object, ...]:
 def _chosen(points: Sequence[KeyPoint], budget: int) -> list[int]:
     """Return the positions of the chosen points, best first; at least one, if one fits."""
     things = [_things(point) for point in points]
-    weights = [round(100 * (point.importance + _BENEFIT)) for point in points]
+    weights = [round(100 * point.importance**2) for point in points]
     seen: Counter[_Thing] = Counter()
 
-    def rank(place: int) -> tuple[float, float, int]:
+    def rank(place: int) -> tuple[float, int]:
         added = sum(worth >> seen[thing] for thing, worth in things[place].items())
-        importance = points[place].importance
-        milestone = importance if importance >= _MILESTONE else 0.0
-        return -milestone, -weights[place] * added / max(_cost(points[place]), _FRAGMENT), place
+        return -weights[place] * added / max(_cost(points[place]), _FRAGMENT), place
 
     heap = [rank(place) for place in range(len(points))]
     heapify(heap)
@@ -263,11 +262,7 @@ def summary_of(messages: Sequence[Message], calendar: Calendar, summarizer: Summ
     Its role is system, so that it never becomes memory itself. If the model must wait for a budget, rules summarize.
     """
     last = messages[-1]
-    facts = DeterministicExtractor(calendar.timezone).facts_of(messages)
-    facts = [fact for fact in facts if fact.kind is not FactKind.TURN] or facts
-    material = tuple(
-        Material(fact.id, fact.content, fact.event_at, fact.position, fact.importance, fact.entities) for fact in facts
-    )
+    material = tuple(material_of(DeterministicExtractor(calendar.timezone).facts_of(messages)))
     assignment = Assignment(last.scope, calendar.period(Grain.DAILY, last.sent_at), material)
     [condensed] = summarizer.summarize([assignment])
     points: tuple[KeyPoint, ...] = (condensed or ExtractiveSummarizer().condense(assignment)).points

@@ -16,7 +16,7 @@ from memory_pipeline.domain.model_calls import Purpose, Trouble, Use, count_toke
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.summaries import Condensation, KeyPoint
 from memory_pipeline.errors import ModelError
-from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS, ExtractiveSummarizer
+from memory_pipeline.models.deterministic.summarization import ExtractiveSummarizer
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import FoundPoint, SummaryAnswer, read_answer, schema_of
 from memory_pipeline.models.hosted.grounding import SHARE_OF_SUMMARY, Evidence, Source, Unfounded
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
     from memory_pipeline.models.hosted.transport.requests import Answered
 
+#: Requested length in characters.
+_LENGTHS = {Grain.DAILY: 1600, Grain.WEEKLY: 2400, Grain.MONTHLY: 3200, Grain.QUARTERLY: 4000, Grain.YEARLY: 4800}
 #: A summary longer than this factor times the requested length is rejected.
 _TOLERANCE = 2.0
 #: Smallest length limit for a chunk's answer, in characters.
@@ -113,9 +115,6 @@ class HostedSummarizer:
         progress = _Progress(assignment, [_Piece(item.text, _as_point(item)) for item in ordered])
         settings = self._settings(assignment.scope, assignment.period.grain)
         is_short = sum(count_tokens(piece.text) for piece in progress.pieces) < settings.minimum_tokens
-        if settings.minimum_tokens and settings.prompt is None and assignment.period.grain is not Grain.DAILY:
-            # A year with one quarter says what the quarter says.
-            is_short |= len({item.id.partition("#")[0] for item in ordered}) == 1
         if settings.is_deterministic or is_short or not ordered:
             progress.result, progress.is_done = self._rules.condense(assignment), True
         return progress
@@ -239,7 +238,7 @@ def _version(settings: Settings, grain: Grain) -> str:
 
 
 def _length(settings: Settings, grain: Grain) -> int:
-    return settings.length or DEFAULT_BUDGETS[grain]
+    return settings.length or _LENGTHS[grain]
 
 
 def _as_point(item: Material) -> KeyPoint:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.resources import files
 
 import pytest
@@ -108,3 +110,13 @@ def test_shipped_words_have_synonyms_and_narrower_words() -> None:
 
 def test_an_unknown_word_is_related_to_nothing() -> None:
     assert related("qwertz") == related("") == frozenset()
+
+
+def test_only_a_search_loads_the_thesaurus() -> None:
+    """Neither an import of the library nor the write path does."""
+    code = (
+        "import memory_pipeline.client.memory, memory_pipeline.domain.text.ranking as r;"
+        "r.terms('I saw a film'); print(r._relations.cache_info().currsize, bool(r.related('film')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "True"]

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.facts import VERBATIM, Fact, FactKind
 from memory_pipeline.domain.messages import Role
+from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.summaries import material_of
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
+from memory_pipeline.models.deterministic.summarization import ExtractiveSummarizer
 from memory_pipeline_tests.models.deterministic.said import MONDAY, said
 
 EXTRACTOR = DeterministicExtractor()
@@ -103,9 +106,31 @@ def test_facts_have_their_kind(text: str, kind: FactKind) -> None:
     assert the_fact(text).kind is kind
 
 
-def test_only_users_instruct() -> None:
-    assert the_fact("Never open the door at 230 degrees.", Role.USER).kind is FactKind.INSTRUCTION
-    assert the_fact("Never open the door at 230 degrees.", Role.ASSISTANT).kind is FactKind.STATEMENT
+def answered(text: str, reply: str) -> list[str]:
+    """Return the facts of what an assistant says, if the user then says `reply`."""
+    said_first, said_then = said(text, role=Role.ASSISTANT, name="Juniper"), said(reply, turn=1)
+    facts = EXTRACTOR.facts_of([said_first, said_then])
+    return [fact.content for fact in facts if fact.role is Role.ASSISTANT and fact.kind is not FactKind.TURN]
+
+
+BOOKED = "I've booked a table for four at Sol on 9 May."
+
+
+@pytest.mark.parametrize("reply", ["Perfect, thanks!", "Yes, book it.", "Ok, that works.", "Great. Let's do that."])
+def test_what_an_assistant_did_is_a_fact_if_the_user_accepts_it(reply: str) -> None:
+    facts = answered(f"# Your evening\n- Sol is a bistro\nSol has good fish. {BOOKED} Anything else?", reply)
+    assert facts == ["Juniper: I've booked a table for four at Sol on 9 May [2023-05-09]."]
+
+
+@pytest.mark.parametrize("reply", ["Is that near the harbour?", "No, cancel it.", "I wanted it on Friday.", ""])
+def test_nothing_else_that_an_assistant_says_is_a_fact(reply: str) -> None:
+    assert answered(BOOKED, reply) == []
+    assert answered("Never open the door at 230 degrees. You live in Porto, and bread needs salt.", "Thanks!") == []
+
+
+def test_list_items_and_headings_are_no_facts_unless_in_the_first_person() -> None:
+    text = "Things to know:\n- Flour costs 4 euros\n- I am allergic to hazelnuts\n## Rent is 600 euros"
+    assert [fact.content for fact in asserted(text)] == ["Anna: I am allergic to hazelnuts"]
 
 
 def test_tool_and_system_messages_give_nothing() -> None:
@@ -149,6 +174,10 @@ def test_a_message_of_one_sentence_is_a_turn_and_a_fact() -> None:
         ("My sister works at the harbour.", "She works at the harbour."),
         ("I walk to the harbour slowly.", "You walk to the harbour slowly."),
         ("I was at the old harbour with the dogs.", "I was so happy."),
+        ("My mother is ill.", "We have lunch at 12 tomorrow."),
+        ("I moved to Porto.", "I'm ready to start today."),
+        ("I moved to Porto.", "Please add two eggs to the list."),
+        ("I sold my house.", "If I sold my house, I would move."),
     ],
 )
 def test_importance_orders_facts(more: str, less: str) -> None:
@@ -156,22 +185,60 @@ def test_importance_orders_facts(more: str, less: str) -> None:
     assert the_fact(more).importance > others[0]
 
 
+#: A plain message in twenty languages, and where it says "yesterday", with the date.
+PLAIN = {
+    "Spanish": ("Ayer me mudé a Sevilla.", "Ayer"),
+    "German": ("Gestern bin ich nach Berlin gezogen.", "Gestern"),
+    "French": ("Hier, j'ai déménagé à Lyon.", "Hier"),
+    "Italian": ("Ieri mi sono trasferita a Torino.", "Ieri"),
+    "Portuguese": ("Ontem mudei para o Porto.", "Ontem"),
+    "Dutch": ("Gisteren ben ik naar Utrecht verhuisd.", "Gisteren"),
+    "Russian": ("Вчера мы переехали в Казань.", "Вчера"),
+    "Arabic": ("انتقلت أمس إلى القاهرة.", "أمس"),
+    "Chinese": ("我昨天搬到了里加。", "昨天"),
+    "Japanese": ("昨日大阪に引っ越しました。", "昨日"),
+    "Korean": ("어제 부산으로 이사했어요.", "어제"),
+    "Thai": ("เมื่อวานฉันย้ายไปเชียงใหม่", "เมื่อวาน"),
+    "Turkish": ("Fıstığa alerjim var.", ""),
+    "Polish": ("Mieszkam w Krakowie.", ""),
+    "Swedish": ("Jag bor i Malmö.", ""),
+    "Finnish": ("Asun Tampereella.", ""),
+    "Greek": ("Μένω στη Θεσσαλονίκη.", ""),
+    "Hebrew": ("אני גר בחיפה.", ""),
+    "Hindi": ("मैं पुणे में रहता हूँ।", ""),
+    "Vietnamese": ("Tôi sống ở Đà Nẵng.", ""),
+}
+
+
+@pytest.mark.parametrize("language", PLAIN)
+def test_a_sentence_in_another_language_is_a_fact_that_summaries_hold(language: str) -> None:
+    text, yesterday = PLAIN[language]
+    turn, *facts = EXTRACTOR.facts_of([said(text)])
+    dated = text.replace(yesterday, f"{yesterday} [2023-05-07]") if yesterday else text
+    assert turn.content == f"Anna: {text}"
+    assert [fact.content for fact in facts] == [f"Anna: {dated}"]
+    day = Period.parse(Grain.DAILY, "2023-05-08")
+    weather = EXTRACTOR.facts_of([said("The weather is nice today.", turn=1)])
+    points = ExtractiveSummarizer().points_of(day, material_of([*facts, *weather[1:]]))
+    assert facts[0].content in {point.sentence for point in points}
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        "我昨天去了北京，见了我的老朋友。",
-        "ذهبت إلى القاهرة أمس مع أختي الصغيرة.",
-        "Gestern kaufte Anna drei Säcke Mehl.",
-        "Вчера мы переехали в Казань.",
+        "¿Dónde vives?",
+        "Vielen Dank!",
+        "Hola, gracias.",
+        "谢谢你！",
+        "你喜欢什么运动？",
+        "Ja, klar.",
     ],
 )
-def test_other_languages_give_their_turn_and_their_sentences(text: str) -> None:
-    turn, *facts = EXTRACTOR.facts_of([said(text)])
-    assert turn.content == f"Anna: {text}"
-    assert [fact.content for fact in facts] == [f"Anna: {text}"]
+def test_questions_and_courtesies_in_other_languages_give_no_fact(text: str) -> None:
+    assert asserted(text) == []
 
 
-def test_facts_are_in_order_and_depend_on_their_message_alone() -> None:
+def test_facts_are_in_order_and_a_users_depend_on_their_message_alone() -> None:
     messages = [
         said("Otto hates heat. I met Otto.", turn=0),
         said("Otto left.", turn=1),

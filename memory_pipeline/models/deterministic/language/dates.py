@@ -9,6 +9,7 @@ English is ambiguous. These rules decide:
   factors in :data:`_AGAINST`; after "by" or "until" the tense is the future. A weekday ("Sunday 12 October") overrides
   this: it selects the year in which it fits.
 - In sentences with words of habit ("every", "usually") neither of the two is resolved.
+- In twelve other languages "yesterday", "last week", "next Monday" and the like are resolved, from one table.
 - All days are calendar days in the zone of the day that the caller passes.
 """
 
@@ -18,14 +19,14 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.text.words import word_set
 from memory_pipeline.models.deterministic.language.grammar import Tense, tense_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from memory_pipeline.models.deterministic.language.grammar import Sentence
 
@@ -63,12 +64,13 @@ _LOOKALIKES = frozenset("ıİſ\N{KELVIN SIGN}")
 
 def dates_in(sentence: Sentence, said_on: date) -> list[DateMention]:
     """Return the dates that a sentence mentions on the day `said_on`, in order and without overlaps."""
-    if _HINTS.isdisjoint(sentence.parts) and not any(char.isdigit() for char in sentence.text):
-        return []
+    text = sentence.text
+    found = list(_foreign(sentence, said_on))
+    if _HINTS.isdisjoint(sentence.parts) and not any(char.isdigit() for char in text):
+        return found
     context = _Context(said_on, tense_of(sentence.parts), not _HABIT.isdisjoint(sentence.parts))
-    found: list[DateMention] = []
     for pattern, resolve in _RULES:
-        for match in pattern.finditer(sentence.text):
+        for match in pattern.finditer(text):
             start, end = match.span()
             if not _LOOKALIKES.isdisjoint(match.group()):
                 continue
@@ -265,11 +267,17 @@ def _weekday(match: re.Match[str], context: _Context) -> _Resolved:
             return None
         which = "last" if context.tense is Tense.PAST else "this coming"
     ahead = (weekday - today.weekday()) % 7
-    if which in ("last", "this past", "since"):
-        return _on_day(today + (ahead - 7) * _DAY)
-    if which == "next":
+    if which == "this coming" and not ahead:
+        return _on_day(today + _WEEK)
+    return _on_weekday(today, weekday, {"last": -1, "this past": -1, "since": -1, "next": 1}.get(which, 0))
+
+
+def _on_weekday(today: date, weekday: int, count: int) -> tuple[date, str]:
+    """Return the latest such weekday before today (-1), the coming one or today (0), or that of next week (1)."""
+    if count > 0:
         return _on_day(today + (7 - today.weekday() + weekday) * _DAY)
-    return _on_day(today + (ahead or (7 if which == "this coming" else 0)) * _DAY)
+    ahead = (weekday - today.weekday()) % 7
+    return _on_day(today + (ahead - 7 if count else ahead) * _DAY)
 
 
 def _ago(match: re.Match[str], context: _Context) -> _Resolved:
@@ -338,3 +346,92 @@ _RULES = (
     _rule(rf"(?P<which>){_MONTH},? {_YEAR}(?P<which_year>)", _month),
     _rule(rf"(?:in|since|until|by|from|of|before|after|during) {_YEAR}(?! ?[a-z%€$£])", _year),
 )  # fmt: skip
+
+
+# German, French, Spanish, Italian, Portuguese, Dutch, Russian, Arabic, Chinese, Japanese, Korean and Thai.
+
+#: Phrases by how many days, weeks, months or years after today they are. Those without a unit name no date. The first
+#: match counts.
+_PHRASES: Final = {
+    ("", 0): "(?:am|guten|jeden|nächsten|gestern) morgen|(?:la|cada|buena) mañana|اليوم التالي",
+    ("day", 2): "übermorgen|après-demain|pasado mañana|dopodomani|depois de amanhã|overmorgen|послезавтра|بعد غد"
+    "|后天|明後日|あさって|모레|มะรืนนี้",
+    ("day", -2): "vorgestern|avant-hier|anteayer|antes de ayer|l['’]altro ieri|anteontem|eergisteren|позавчера|أول أمس"
+    "|前天|一昨日|おととい|그저께|เมื่อวานซืน",
+    ("day", -1): "gestern|hier|ayer|ieri|ontem|gisteren|вчера|أمس|昨天|昨日|きのう|어제|เมื่อวาน(?:นี้)?",
+    ("day", 0): "heute(?: morgen)?|aujourd['’]hui|hoy|oggi|hoje|vandaag|сегодня|اليوم|今天|今日|きょう|오늘|วันนี้",
+    ("day", 1): "morgen|demain|mañana|domani|amanhã|завтра|غد[اًا]+|明天|明日|あした|내일|พรุ่งนี้",
+    ("week", -1): "先週", ("week", 0): "今週", ("week", 1): "来週",
+    ("month", -1): "先月", ("month", 0): "今月", ("month", 1): "来月",
+    ("year", -1): "去年|昨年|작년", ("year", 0): "今年|올해", ("year", 1): "明年|来年|내년",
+}  # fmt: skip
+#: Words before and after a noun of :data:`_NOUNS` that mean the last, this and the next one.
+_AFFIXES: Final = {
+    -1: ("letzte[nrs]?|vergangene[nrs]?|vorige[nrs]?|afgelopen|прошл(?:ый|ую|ое|ой|ом)|上(?:一?个)?|先週の|지난",
+         "derni(?:er|ère)|pasad[oa]|passad[oa]|scors[oa]|الماضية?|ที่แล้ว"),
+    0: ("diese[nrms]?|deze|dit|ce(?:tte)?|est[ea]|quest[oa]|эт(?:от|у|о|ой|ом)|这(?:一?个)?|本|今週の|이번",
+        "الحالية?|هذا|นี้"),
+    1: (r"nächste[nrs]?|kommende[nrs]?|volgende?|komende|próxim[oa]|prossim[oa]|следующ\w+|下(?:一?个)?|来週の|다음",
+        "prochaine?|próxim[oa]|que viene|que vem|prossim[oa]|القادمة?|المقبلة?|หน้า"),
+}  # fmt: skip
+_NOUNS: Final = {
+    "week": "woche|semaine|semana|settimana|week|недел[яюе]|الأسبوع|周|星期|주|สัปดาห์|อาทิตย์",
+    "month": "monat|mois|mes|mese|mês|maand|месяце?|الشهر|月|달|เดือน",
+    "year": "jahr|an|année|año|anno|ano|jaar|год[у]?|السنة|العام|해|ปี",
+    "0": "montag|lundi|lunes|lunedì|segunda(?:-feira)?|maandag"
+    "|понедельник|(?:يوم )?الاثنين|(?:周|星期)一|月曜日?|월요일|วันจันทร์",
+    "1": "dienstag|mardi|martes|martedì|terça(?:-feira)?|dinsdag"
+    "|вторник|(?:يوم )?الثلاثاء|(?:周|星期)二|火曜日?|화요일|วันอังคาร",
+    "2": "mittwoch|mercredi|miércoles|mercoledì|quarta(?:-feira)?|woensdag"
+    "|сред[ау]|(?:يوم )?الأربعاء|(?:周|星期)三|水曜日?|수요일|วันพุธ",
+    "3": "donnerstag|jeudi|jueves|giovedì|quinta(?:-feira)?|donderdag"
+    "|четверг|(?:يوم )?الخميس|(?:周|星期)四|木曜日?|목요일|วันพฤหัส(?:บดี)?",
+    "4": "freitag|vendredi|viernes|venerdì|sexta(?:-feira)?|vrijdag"
+    "|пятниц[ау]|(?:يوم )?الجمعة|(?:周|星期)五|金曜日?|금요일|วันศุกร์",
+    "5": "samstag|sonnabend|samedi|sábado|sabato|zaterdag"
+    "|суббот[ау]|(?:يوم )?السبت|(?:周|星期)六|土曜日?|토요일|วันเสาร์",
+    "6": "sonntag|dimanche|domingo|domenica|zondag"
+    "|воскресенье|(?:يوم )?الأحد|(?:周|星期)[日天]|日曜日?|일요일|วันอาทิตย์",
+}  # fmt: skip
+#: A phrase that is a common word of another language, and words of its own language, one of which must be near.
+_AMBIGUOUS: Final = {"hier": word_set("je j'ai nous vous elle les une est et avec chez ma mon mes a ont était suis")}
+
+#: Letters of scripts with blanks between words: a phrase is not within a longer word.
+_LETTER: Final = "[a-zà-öø-ÿа-яё\u0621-\u064a]"
+#: Unit or weekday, how many of them after today, and the pattern; in order of precedence.
+_FOREIGN: Final = [
+    (unit, count, re.compile(rf"(?<!{_LETTER})(?:{phrases})(?!{_LETTER})", re.IGNORECASE))
+    for unit, count, phrases in (
+        *(
+            (noun, count, rf"(?:{before})\s?(?:{names})|(?:{names})\s?(?:{after})")
+            for noun, names in reversed(_NOUNS.items())
+            for count, (before, after) in _AFFIXES.items()
+        ),
+        *((*key, phrases) for key, phrases in _PHRASES.items()),
+    )
+]
+#: An ASCII sentence without a word that begins with one of these has none of the phrases.
+_FOREIGN_HINTS: Final = tuple(
+    {
+        word
+        for phrases in (*_PHRASES.values(), *(affix for affixes in _AFFIXES.values() for affix in affixes))
+        for word in re.findall(r"(?<![a-zà-ÿ(:\[])[a-z]{3,}(?![à-ÿ?])", phrases)
+    }
+)
+
+
+def _foreign(sentence: Sentence, said_on: date) -> Iterator[DateMention]:
+    if sentence.text.isascii() and not any(part.startswith(_FOREIGN_HINTS) for part in sentence.parts):
+        return
+    taken: list[tuple[int, int]] = []
+    for unit, count, pattern in _FOREIGN:
+        for match in pattern.finditer(sentence.text):
+            start, end = match.span()
+            if any(start < last and first < end for first, last in taken):
+                continue
+            taken.append((start, end))
+            near = _AMBIGUOUS.get(match.group().lower())
+            if unit and (near is None or not near.isdisjoint(sentence.parts)):
+                is_weekday = unit.isdigit()
+                resolved = _on_weekday(said_on, int(unit), count) if is_weekday else _shifted(said_on, unit, count)
+                yield DateMention(start, end, *resolved)

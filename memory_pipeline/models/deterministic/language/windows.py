@@ -1,7 +1,8 @@
 """Date ranges in a question: "in May", "the first week of 2024", "4月29日", "letzte Woche".
 
-English dates are resolved by :mod:`memory_pipeline.models.deterministic.language.dates`. This module adds parts of
-months and years, seasons, numeric dates (15.01.2024), and dates in German, Chinese and Japanese.
+English dates, and "yesterday" or "last week" in other languages, are resolved by
+:mod:`memory_pipeline.models.deterministic.language.dates`. This module adds parts of months and years, seasons, numeric
+dates (15.01.2024), and dates in German, Chinese and Japanese.
 """
 
 from __future__ import annotations
@@ -98,15 +99,6 @@ _SEASONS: Final = {
     "spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12,
     "frühling": 3, "frühjahr": 3, "sommer": 6, "herbst": 9,
 }  # fmt: skip
-_RELATIVE: Final = {
-    "vorgestern": -2, "gestern": -1, "heute": 0, "前天": -2, "昨天": -1, "今天": 0, "一昨日": -2, "昨日": -1, "今日": 0,
-}  # fmt: skip
-_PERIODS: Final = {
-    "letzte woche": (Grain.WEEKLY, 1), "letzten monat": (Grain.MONTHLY, 1), "letztes jahr": (Grain.YEARLY, 1),
-    "上周": (Grain.WEEKLY, 1), "上星期": (Grain.WEEKLY, 1), "这周": (Grain.WEEKLY, 0), "上个月": (Grain.MONTHLY, 1),
-    "这个月": (Grain.MONTHLY, 0), "去年": (Grain.YEARLY, 1), "今年": (Grain.YEARLY, 0), "先週": (Grain.WEEKLY, 1),
-    "今週": (Grain.WEEKLY, 0), "先月": (Grain.MONTHLY, 1), "今月": (Grain.MONTHLY, 0), "昨年": (Grain.YEARLY, 1),
-}  # fmt: skip
 
 
 def _any_of(words: Iterable[str]) -> str:
@@ -184,19 +176,6 @@ def _season(match: re.Match[str], today: date) -> _Range:
     return date(year, start, 1), date(years, month + 1, 1) - _DAY
 
 
-def _relative(match: re.Match[str], today: date) -> _Range:
-    day = today + _RELATIVE[match["word"].lower()] * _DAY
-    return day, day
-
-
-def _period(match: re.Match[str], today: date) -> _Range:
-    grain, back = _PERIODS[match["word"].lower()]
-    period = Period.containing(grain, today)
-    if back:
-        period = Period.containing(grain, period.first_day - _DAY)
-    return period.first_day, period.end_day - _DAY
-
-
 def _rule(
     pattern: str, resolve: Callable[[re.Match[str], date], _Range]
 ) -> tuple[re.Pattern[str], Callable[..., _Range]]:
@@ -215,6 +194,4 @@ _RULES: Final = (
     _rule(rf"(?:{_YEAR}年)?(?<![0-9])(?P<month>[0-9]{{1,2}})月(?P<day>[0-9]{{1,2}})[日号號]", _one_day),
     _rule(rf"(?:{_YEAR}年)?(?<![0-9])(?P<month>[0-9]{{1,2}})月", _one_month),
     _rule(r"(?P<year>(?:19|20)[0-9]{2})年", _one_year),
-    _rule(rf"(?<![a-zäöü])(?P<word>{_any_of(_RELATIVE)})(?![a-zäöü])", _relative),
-    _rule(rf"(?<![a-zäöü])(?P<word>{_any_of(_PERIODS)})(?![a-zäöü])", _period),
 )  # fmt: skip

@@ -11,7 +11,6 @@ from ulid import ULID
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.model_calls import Answer, Call, Use, count_tokens
-from memory_pipeline.errors import ModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,10 +28,6 @@ class InvalidAnswerError(Exception):
     """An answer failed its checks. The message goes back to the model as a correction."""
 
 
-class CutError(ModelError):
-    """An answer was cut off at the largest number of tokens: ask about less."""
-
-
 @dataclass(frozen=True, slots=True)
 class LlmRequest:
     """One question to a completion model.
@@ -43,7 +38,6 @@ class LlmRequest:
         numbers: the line numbers that an answer may cite.
         length: most characters of an answer; None for no limit.
         schema: of the answer; None for free text.
-        can_be_halved: whether a cut answer raises CutError, instead of being corrected.
     """
 
     use: Use
@@ -56,7 +50,6 @@ class LlmRequest:
     name: str
     numbers: tuple[int, ...]
     length: int | None = None
-    can_be_halved: bool = False
 
     @property
     def key(self) -> str:

@@ -189,3 +189,34 @@ def test_last_and_next_weekdays_are_before_and_after_the_message(said_on: date, 
 @given(st.text(alphabet=st.sampled_from("aAyMi 0123456789.,-/'’[]\n")))
 def test_unusual_texts_do_not_raise(text: str) -> None:
     assert resolved(text).replace(" ", "").startswith(text[:1].strip())
+
+
+#: By language: yesterday, tomorrow, last week, last Monday and next Friday, as said on Wednesday 17 January 2024.
+PHRASES = {
+    "German": "Gestern regnete es|Ich fahre morgen|letzte Woche|letzten Montag|nächsten Freitag",
+    "French": "Hier, j'ai vu Paul|Je pars demain|la semaine dernière|lundi dernier|vendredi prochain",
+    "Spanish": "Ayer llovió|Mañana viajo|la semana pasada|el lunes pasado|el próximo viernes",
+    "Italian": "Ieri pioveva|Parto domani|la settimana scorsa|lunedì scorso|venerdì prossimo",
+    "Portuguese": "Ontem choveu|Viajo amanhã|na semana passada|segunda-feira passada|na próxima sexta",
+    "Dutch": "Gisteren regende het|Ik vertrek morgen|vorige week|afgelopen maandag|volgende vrijdag",
+    "Russian": "Вчера шёл дождь|Завтра еду|на прошлой неделе|в прошлый понедельник|в следующую пятницу",
+    "Arabic": "ذهبت أمس|أسافر غدا|الأسبوع الماضي|يوم الاثنين الماضي|يوم الجمعة القادمة",
+    "Chinese": "我昨天去了北京|我明天走|上周|上周一|下周五",
+    "Japanese": "昨日雨が降った|明日出発します|先週|先週の月曜日|来週の金曜日",
+    "Korean": "어제 비가 왔어요|내일 떠나요|지난주에|지난 월요일|다음 금요일",
+    "Thai": "เมื่อวานฝนตก|พรุ่งนี้ฉันไป|สัปดาห์ที่แล้ว|วันจันทร์ที่แล้ว|วันศุกร์หน้า",
+}
+
+
+@pytest.mark.parametrize("language", PHRASES)
+def test_relative_dates_resolve_in_twelve_languages(language: str) -> None:
+    found = [dates_in(Sentence.of(text), date(2024, 1, 17)) for text in PHRASES[language].split("|")]
+    labels = [[mention.label for mention in mentions] for mentions in found]
+    assert labels == [["2024-01-16"], ["2024-01-18"], ["2024-W02"], ["2024-01-15"], ["2024-01-26"]]
+
+
+@pytest.mark.parametrize(
+    "text", ["Ich wohne hier.", "Am Morgen jogge ich.", "Trabajo por la mañana.", "My question is esteemed."]
+)
+def test_words_that_look_like_dates_of_another_language_are_none(text: str) -> None:
+    assert dates_in(Sentence.of(text), date(2024, 1, 17)) == []

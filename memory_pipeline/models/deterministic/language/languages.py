@@ -1,0 +1,83 @@
+"""The language of a message: whether the English rules can judge it, and what they must not drop otherwise."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from memory_pipeline.domain.text.words import STOP_WORDS, spaced, word_set
+from memory_pipeline.models.deterministic.language.grammar import is_verb
+from memory_pipeline.models.deterministic.language.lexicon import PHATIC
+
+_WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+#: English words that are also common words of another language count half.
+_SHARED: Final = word_set(
+    """
+    all almost also am an any as at back be best by come do done due fine for had have he her him if in it just let
+    like made man many may mine more most must of off once one open or other over own per plan same since so
+    some such super sure ten than then till to too under until up via want we were will
+    """
+)
+#: English words that are as common in several other languages.
+_ANYWHERE: Final = word_set("a me no on")
+#: Common words of other languages in Latin script that are not English.
+_OTHERS: Final = word_set(
+    """
+    al au aux av che com con da das de dei dem den der des det di dos du een ein eine el em en er es est et ett eu för
+    het ich ik il ist já je jeg jsem jest la las le les lo los mein meu mi mijn min minha mit moj mon na nao não nem
+    nicht nie niet non och og por pour que se si sie sono soy su sunt te tu ul um un una und une van ve voor voy w wir
+    y z zu è
+    """
+)
+_CONTRACTED: Final = ("n't", "'m", "'re", "'ve", "'ll")
+#: Smallest share of English words, less those of other languages.
+_LEAST_SHARE: Final = 0.25
+#: Fewest letters of a statement; letters of the East Asian scripts, which are words or syllables, count as three.
+_LEAST_LETTERS: Final = 10
+_EAST_ASIAN: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+#: Greetings, thanks and assent, with what may follow them.
+_COURTESY: Final = re.compile(
+    r"(?:谢谢|多谢|感谢|你好|您好|早上好|晚安|再见|不用谢|ありがとう|こんにちは|おはよう|こんばんは|고마워|감사합니다|안녕"
+    r"|ขอบคุณ|สวัสดี|(?:gracias|hola|buen[oa]s|adiós|danke|vielen dank|hallo|guten|merci|bonjour|bonsoir|salut"
+    r"|obrigad[oa]|olá|bom dia|boa|grazie|ciao|buongiorno|bedankt|dank|dag|goed|спасибо|привет|здравствуйте|شكرا|مرحبا"
+    r"|السلام|sí|vale|claro|ja|okay|oui|d['’]accord|sim|sì|va bene|да|хорошо|نعم|حسنا|好的?|嗯+|是的|对|はい|そう|네|ใช่"
+    r")(?!\w))(?P<rest>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def is_english(text: str) -> bool:
+    """Return whether a message is in English, by the share of its words that are common in English.
+
+    A message without words is judged as English; one in another language or of names and nouns only is not.
+    """
+    words = [word.lower().replace("’", "'") for word in _WORD.findall(_without_addresses(text))]
+    return sum(map(_evidence, words)) >= _LEAST_SHARE * len(words)
+
+
+def _evidence(word: str) -> float:
+    word = word if word.endswith(_CONTRACTED) else word.partition("'")[0]
+    if word in _SHARED:
+        return 0.5
+    if word in _ANYWHERE:
+        return 0.0
+    if word in STOP_WORDS or word in PHATIC or is_verb(word) or word.endswith(_CONTRACTED):
+        return 1.0
+    return -1.0 if word in _OTHERS or not word.isascii() else 0.0
+
+
+def may_state(sentence: str) -> bool:
+    """Return whether a sentence in another language may say something.
+
+    It is long enough without its courtesies, and not a bare name.
+    """
+    courtesy = _COURTESY.match(sentence)
+    said = _without_addresses(courtesy["rest"] if courtesy else sentence)
+    if said[-1:].isalnum() and all(word.istitle() for word in _WORD.findall(said)):
+        return False
+    letters = len(spaced(said).replace(" ", ""))
+    return letters + 2 * len(_EAST_ASIAN.findall(said)) >= _LEAST_LETTERS
+
+
+def _without_addresses(text: str) -> str:
+    return " ".join(run for run in text.split() if "://" not in run and "@" not in run)
