@@ -167,7 +167,7 @@ class _Reader(ObjectReader):
         if place < end and self._words[place] in phrases.BEFORE_TIMES:
             for at in range(place + 1, min(place + 5, end)):
                 if self._words[at] in ("i", "my") and self._words[at - 1] not in phrases.BEFORE_TIMES:
-                    return at
+                    return at if phrases.FICTION.isdisjoint(self._words[place:at]) else end
         return place
 
     # Subjects.

@@ -74,8 +74,9 @@ class ObjectReader:
         first, stop = self._item(kind, place, end)
         if not first or not (self.closes(stop, end) or words[stop] in ("called", "named", "as")):
             return [], stop
-        if kind == "likings" and words[place].endswith("ing") and stop < end and words[stop] in phrases.PREPOSITIONS:
-            return [], stop  # "I love curling up with a book"
+        is_passing = kind == "held" or (kind == "likings" and words[place].endswith("ing"))
+        if is_passing and stop < end and words[stop] in phrases.PREPOSITIONS:
+            return [], stop  # "I love curling up with a book", "I have 30 kids in my class"
         is_whole = stop == end and phrases.PREPOSITIONS.isdisjoint(first.split())
         found = [first, *(self._listed(kind, number + 1) if is_whole and number is not None else ())]
         shares_head = len(found) == 2 and " " not in first and found[1].split()[-1] in phrases.SHARED_HEADS
@@ -87,14 +88,14 @@ class ObjectReader:
         is_closed = False
         for start, end in self._clauses[number:] if kind in phrases.LISTED else ():
             mark = self._tokens[start].gap.strip()
-            is_closed = self._words[start] in ("and", "or")
-            place = start + is_closed
+            is_joined = self._words[start] in ("and", "or")
+            place = start + is_joined
             item, stop = self._item(kind, place, end)
-            is_item = item and mark in ("", ",") and (is_closed or mark == ",") and self.closes(stop, end)
+            is_item = item and mark in ("", ",") and (is_joined or mark == ",") and self.closes(stop, end)
             if not is_item or is_verb(self._words[place]) or self._words[place] in phrases.OPENERS:
-                is_closed = False
                 break
             found.append(item)
+            is_closed = is_joined
             if stop < end:
                 break
         is_list = is_closed or kind in phrases.HEADS or (len(found) > 1 and self._names.isdisjoint(found))
@@ -102,11 +103,11 @@ class ObjectReader:
 
     def _item(self, kind: str, place: int, end: int) -> tuple[str, int]:
         """Read a noun of a kind, without its article."""
-        place = self._skip(place, end, phrases.ARTICLES.get(kind, phrases.ARTICLE))
+        start, place = place, self._skip(place, end, phrases.ARTICLES.get(kind, phrases.ARTICLE))
         noun, stop = self.noun(place, end)
         age = phrases.AGED.match(noun) if kind in ("role", "trait") else None
         noun = noun[age.end() :] if age else noun
-        if not noun or not _fits(kind, noun):
+        if not noun or not _fits(kind, noun, has_article=place > start):
             return "", stop
         cut = {"age": noun.partition(" ")[0], "allergen": noun.rpartition(" ")[0]}
         return cut.get(kind, noun), stop
@@ -149,7 +150,7 @@ class ObjectReader:
         return (self._text[tokens[place].start : tokens[stop - 1].end], stop) if stop > place else ("", place)
 
 
-def _fits(kind: str, noun: str) -> bool:
+def _fits(kind: str, noun: str, *, has_article: bool) -> bool:
     """Return whether a noun is of a kind."""
     words = noun.lower().replace("’", "'").split()
     head = words[-1].removesuffix("'s")
@@ -165,7 +166,7 @@ def _fits(kind: str, noun: str) -> bool:
             return False
     if kind in phrases.HEADS:
         singles = {head, head.removesuffix("s"), head[:-3] + "y" if head.endswith("ies") else head}
-        is_named = kind == "goods" and noun.rsplit(maxsplit=1)[-1][:1].isupper()
+        is_named = kind == "goods" and has_article and noun.rsplit(maxsplit=1)[-1][:1].isupper()  # "a Volvo"
         is_bare = (kind == "goods" and words[0].isdigit()) or (kind == "allergen" and len(words) < 2)
         return not is_bare and (is_named or not singles.isdisjoint(phrases.HEADS[kind]))
     is_empty = words[0] in phrases.GENERAL or words[0] in phrases.ARTICLE or words[0].isdigit()

@@ -120,6 +120,7 @@ OPENERS: Final = JOINTS | word_set(
 )
 #: Words before a colon after which the speaker goes on: "The important thing: I'm …".
 LEADS: Final = word_set("thing fyi btw update news note important reminder more so application context reference ps")
+FICTION: Final = word_set("game book movie film show series play")
 BEFORE_TIMES: Final = word_set("in on at by from for with since after last this these a one two three")
 ADVERBS: Final = word_set(
     """
@@ -202,6 +203,7 @@ NOT_NAMES: Final = word_set(
 )
 NOT_PLACES: Final = word_set(
     "fear peace hope denial squalor luxury poverty halls dorms town hell home night nights tears"
+    " times sin world city country village countryside suburbs"
 )
 BEFORE_RELATIVES: Final = word_set("older younger elder big little eldest youngest oldest best twin ex new baby")
 RELATIVES: Final = word_set(
