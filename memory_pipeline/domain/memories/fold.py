@@ -236,15 +236,17 @@ def _may_instruct(source: SourceType) -> bool:
 def _repeat(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     """Create a version with the event's evidence, and with its content unless the memory says more.
 
-    Who may not instruct changes no words of who may. If who may instruct repeats what another said, it is theirs.
+    Who may not instruct changes no words of who may, unless a key names the memory, which is then theirs. If who may
+    instruct repeats what another said, it is theirs.
     """
     changes = event.changes
     source, known = _source_of(event), memory.source_type
-    is_same = key_of(memory) == key_of(changes) and (_may_instruct(source) or not _may_instruct(known))
+    is_sufficient = _may_instruct(source) or not _may_instruct(known) or changes.key is not None
+    is_same = key_of(memory) == key_of(changes) and is_sufficient
     repeated = _restated(memory, changes) if is_same else memory
     repeated = replace(
         repeated,
-        source_type=source if _may_instruct(source) and not _may_instruct(known) else known,
+        source_type=source if is_sufficient and _may_instruct(source) is not _may_instruct(known) else known,
         importance=memory.importance if changes.importance is None else max(memory.importance, changes.importance),
         confidence=memory.confidence if changes.confidence is None else max(memory.confidence, changes.confidence),
         decay_rate=memory.decay_rate if changes.decay_rate is None else changes.decay_rate,
