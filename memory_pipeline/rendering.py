@@ -316,7 +316,8 @@ def status_lines(
         )
     if older is not None:
         yield (
-            f"made by older rules, and valid: {counted(older.facts, 'fact')}; make them anew with "
+            f"made by older rules, and valid: {'' if older.is_all else 'at least '}{counted(older.facts, 'fact')}; "
+            f"make them anew with "
             f"`memory-pipeline run --from {older.first} --to {older.last}`"
         )
     for status in statuses:

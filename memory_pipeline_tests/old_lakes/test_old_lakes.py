@@ -75,7 +75,7 @@ def test_facts_of_older_rules_are_counted_and_made_anew_on_demand(root: str) -> 
     ben.forget(tea.id, now=READ_AT)
     anna.run(now=READ_AT)
     known = read("status", "--root", root)["older_facts"]
-    assert known == {"facts": 12, "first": "2024-01-08", "last": "2024-12-29"}
+    assert known == {"facts": 12, "first": "2024-01-08", "last": "2024-12-29", "is_all": True}
     (line,) = (line for line in call("status", "--root", root).output.splitlines() if "older rules" in line)
     (command,) = re.findall(r"`memory-pipeline (run --from \S+ --to \S+)`", line)
     assert call(*command.split(), "--root", root).exit_code == 0

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables.ledger import LedgerEntry
 
 
+#: Most hours in which facts of older rules are counted; each is a file.
+_LOOKED_AT = 200
+
+
 @dataclass(frozen=True, slots=True)
 class GrainStatus:
     """The state of one grain; periods are in order.
@@ -121,27 +125,37 @@ class OlderFacts:
     """The facts that earlier versions of the built-in rules made, which stay valid.
 
     Attributes:
-        facts: their number.
+        facts: their number; of a large lake, the number in its first and last hours.
         first, last: days of the first and the last of them. A run of this range makes them anew.
+        is_all: whether all facts were looked at.
     """
 
     facts: int
     first: Period
     last: Period
+    is_all: bool
 
 
 def older_facts(lake: Lake, family: str, rules: str) -> OlderFacts | None:
-    """Return the facts of rules of a `family` of names that are older than `rules`, or None. Reads one column."""
+    """Return the facts of rules of a `family` of names that are older than `rules`, or None.
+
+    Reads one column of at most :data:`_LOOKED_AT` hours: of the first and the last ones. Those between are like them.
+    """
+    hours = lake.tables.keys(FACTS)
+    between = hours[_LOOKED_AT // 2 : -_LOOKED_AT // 2] if len(hours) > _LOOKED_AT else []
     method = pc.field("extraction_method")
     is_older = (method >= family) & (method < rules)
-    rows = lake.tables.read(FACTS, columns=["period", "extraction_method"], where=is_older, damaged="skip")
+    columns = ["period", "extraction_method"]
+    looked_at = sorted({*hours} - {*between})
+    rows = lake.tables.read(FACTS, looked_at, columns=columns, where=is_older, damaged="skip")
     if not rows.num_rows:
         return None
+    found = sorted({*rows["period"].to_pylist(), *between[-1:]})
     first, last = (
         Period.containing(Grain.DAILY, lake.calendar.day_of(lake.calendar.bounds(Period(Grain.WORKING, key))[0]))
-        for key in pc.min_max(rows["period"]).as_py().values()
+        for key in (found[0], found[-1])
     )
-    return OlderFacts(rows.num_rows, first, last)
+    return OlderFacts(rows.num_rows, first, last, is_all=not between)
 
 
 def journal_hours(lake: Lake, start: date, now: datetime, scopes: Collection[Scope] | None = None) -> dict[Period, str]:
