@@ -104,7 +104,7 @@ docs: .venv/.installed  ## Write docs/reference.md and docs/api.md from the code
 
 lock: .venv/.installed  ## Write requirements.lock anew
 	VIRTUAL_ENV=.venv $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-strip-extras --no-emit-index-url \
-		--no-annotate --no-header --extra dev --extra cluster --extra kubernetes --python-version 3.11 --output-file requirements.lock pyproject.toml
+		--no-annotate --no-header --extra dev --extra cluster --extra kubernetes --group small-model --python-version 3.11 --output-file requirements.lock pyproject.toml
 
 clean:  ## Remove the environment, the demo's lake and all caches
 	rm -rf .venv .venv-lowest .dagster demo-lake artefacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

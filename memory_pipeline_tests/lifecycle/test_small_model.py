@@ -1,0 +1,106 @@
+"""The whole chain with a real, very small model, most of whose answers are wrong or malformed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memory_pipeline import Memory
+from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.lake.schemas import FACTS, MODEL_CALLS, OPERATIONS, SUMMARIES
+from memory_pipeline.steps.results import RunResult
+from memory_pipeline_tests.effort import IS_THOROUGH
+from memory_pipeline_tests.small_model import CONTEXT_TOKENS, missing, small_model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NOW = "2024-01-16T12:00:00Z"
+SAID = [
+    "My name is Anna and I live in Porto.",
+    "My sister Lea is allergic to peanuts.",
+    "Our rent is 900 euros a month.",
+    "I moved there from Lisbon on 2 April 2023.",
+    "I work as a nurse at the Santos clinic.",
+    "I have two cats, Miso and Nori.",
+    "On Friday we fly to Oslo.",
+    "I never drink coffee after noon.",
+    "My brother Tom studies physics in Berlin.",
+    "Please always answer in short sentences.",
+][: 10 if IS_THOROUGH else 3]
+CONFIG = f"""
+defaults:
+  completion: {{{{model: openai/smollm2, api_base: "{{url}}", attempts: 1, timeout_seconds: 3600,
+               context_tokens: {CONTEXT_TOKENS}, max_output_tokens: {800 if IS_THOROUGH else 256},
+               answer_format: json_schema}}}}
+"""
+#: The usual run asks one short question. The thorough run asks those of an hour and of a day as they are.
+CONFIG += (
+    "  summaries: {{daily: {{minimum_tokens: 0}}}}"
+    if IS_THOROUGH
+    else "  extraction: {{known_facts: 0, prompt: 'Write each fact as one sentence, with names and numbers.'}}"
+)
+
+
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_a_bad_model_adds_nothing_false_and_loses_nothing(root: str) -> None:
+    with small_model() as url:
+        memory = Memory(root, user_id="anna")
+        memory.add(
+            [
+                {"role": "user", "content": text, "timestamp": f"2024-01-15T09:{minute:02}:00Z"}
+                for minute, text in enumerate(SAID)
+            ],
+            conversation_id="c1",
+        )
+        memory.lake.storage.write(CONFIGURATION, CONFIG.format(url=url).encode())
+        memory = Memory(root, user_id="anna")
+        first = memory.run(now=NOW)
+        calls = outcomes(memory)
+        assert calls
+        again = memory.run(now=NOW) if IS_THOROUGH else []
+    rows = memory.lake.tables.read(FACTS).to_pylist()
+    turns = [row["content"].partition(": ")[2] for row in rows if row["kind"] == "turn"]
+    assert sorted(turns) == sorted(SAID)
+    for text in SAID:
+        assert text in memory.search(text, now=NOW)[0].content
+        assert text in str(memory.context(text, now=NOW))
+    [day] = memory.lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()
+    assert any(name in day["content"] for name in ("Anna", "Porto", "Lea", "900"))
+    for stored in texts_of(memory):
+        assert unheard(stored) == set(), stored
+    failed = {key for result, key in periods(first) if result.unfinished}
+    if IS_THOROUGH:
+        assert {key for _, key in periods(again)} == failed
+        assert (outcomes(memory) != calls) is bool(failed)
+    else:  # one question, and perhaps its correction
+        assert sum(calls.values()) <= 2
+        assert bool(failed) is (calls["ok"] == 0)
+
+
+def periods(results: Sequence[object]) -> list[tuple[RunResult, str]]:
+    return [(one, str(period)) for one in results if isinstance(one, RunResult) for period in one.periods]
+
+
+def outcomes(memory: Memory) -> Counter[str]:
+    return Counter(memory.lake.tables.read(MODEL_CALLS)["outcome"].to_pylist())
+
+
+def texts_of(memory: Memory) -> list[str]:
+    """Return all derived texts: facts, terms of the graph, points of summaries, durable memories."""
+    facts, graph = memory.lake.tables.read(FACTS), memory.lake.tables.read(OPERATIONS)
+    summaries = memory.lake.tables.read(SUMMARIES, grain="daily")
+    terms = [*graph["subject"].to_pylist(), *graph["object"].to_pylist()]
+    memories = [one.content for one in memory.reader.memories.list(limit=100)]
+    return [*facts["content"].to_pylist(), *summaries["content"].to_pylist(), *filter(None, terms), *memories]
+
+
+def unheard(text: str) -> set[str]:
+    """Return the numbers and names of a derived text that occur in no message."""
+    heard = " ".join(SAID).casefold()
+    words = re.findall(r"[^\W_]+", re.sub(r"\b2024-01-15\b", "", text))
+    named = {word for word in words if word[0].isupper() or any(char.isdigit() for char in word)}
+    return {word for word in named if word.casefold() not in heard} - {"User", "The"}
