@@ -53,7 +53,8 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {agents: {support: {budget: {usd_per_month: 1}}}}}",
             (
                 "line 1: workspaces.acme.agents.support.budget: unknown key; "
-                "accepted: completion, extraction, summaries, graph, injection, memories, per_user, timezone, capture; "
+                "accepted: completion, extraction, summaries, graph, injection, memories, per_user, timezone, "
+                "language, capture; "
                 "set budget in a workspace, or in defaults for all of them"
             ),
         ),
@@ -180,7 +181,7 @@ def refused(text: str) -> list[str]:
             "defaults: {single_valued: [x]}",
             (
                 "line 1: defaults.single_valued: unknown key; accepted: completion, extraction, summaries, "
-                "graph, injection, memories, per_user, timezone, capture, "
+                "graph, injection, memories, per_user, timezone, language, capture, "
                 "max_concurrency, embedding, budget, retention, previews; "
                 "set single_valued in graph"
             ),
@@ -230,7 +231,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {a.b: {budgets: {}}}",
             (
                 "line 1: workspaces.'a.b'.budgets: unknown key; accepted: completion, extraction, summaries, graph, "
-                "injection, memories, per_user, timezone, capture, "
+                "injection, memories, per_user, timezone, language, capture, "
                 "embedding, budget, retention, previews, agents; did you mean budget?"
             ),
         ),

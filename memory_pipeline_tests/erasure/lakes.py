@@ -39,7 +39,7 @@ SALES = Scope("acme", "sales")
 OTHER = Scope("other", "support")
 
 TALKS = [
-    conversation("I moved to Porto.", "My brother Bob lives in Berlin.", "I prefer Zanzibarium tea in the morning."),
+    conversation("I moved to Porto.", "My brother Bob lives in Berlin.", "I like Zanzibarium tea in the morning."),
     conversation("Anna likes coffee.", "The weather in Berlin is bad.", name="Dora", conversation_id="c4"),
     conversation("I bought a bicycle in Vienna.", name="Dora", conversation_id="c2", at="2024-01-16T09:00"),
     conversation(

@@ -146,15 +146,15 @@ def test_an_agent_that_only_noted_things_is_forgotten(lake: Lake, models: Models
 
 def test_a_memory_from_two_conversations_outlives_one_of_them(root: str, models: Models) -> None:
     lake = Lake(root)
-    said = "I prefer window seats on long flights."
+    said = "I like window seats on long flights."
     write(lake, conversation(said, name="Dora", at="2024-02-01T08:00", conversation_id="c8"))
-    write(lake, conversation(said, "I prefer Quetzal Airways.", name="Dora", at="2024-02-02T08:00",
+    write(lake, conversation(said, "I like Quetzal Airways.", name="Dora", at="2024-02-02T08:00",
                              conversation_id="c9"))  # fmt: skip
     remembered(lake, models, AT)
     both = memories(lake)[f"Dora: {said}"]
     assert (both["version"], both["conversation_ids"]) == (2, ["c8", "c9"])
     # An agent's own work on what only the forgotten conversation said goes with it; on what both said, it stays.
-    alone = memories(lake)["Dora: I prefer Quetzal Airways."]["memory_id"]
+    alone = memories(lake)["Dora: I like Quetzal Airways."]["memory_id"]
     lake.journal.append([
         done("UPDATE", "2024-02-03T08:00", to=alone, content="Dora flies with Quetzal."),
         done("BOOST", "2024-02-03T08:01", to=both["memory_id"]),

@@ -16,7 +16,7 @@ from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline_tests.models.deterministic.said import said
 
-TEXT = "Hello! I live in Porto. Always quote prices with tax. We have 40 sacks of flour in stock."
+TEXT = "Hello! I live in Porto. Always quote prices with tax. We decided to close on Mondays."
 #: Columns that lakes did not have before durable memories.
 NEWER = {"durable", "is_point_in_time", "subject", "predicate", "object"}
 
@@ -27,7 +27,7 @@ def test_facts_round_trip() -> None:
         None,
         MemoryKind.FACT,
         MemoryKind.INSTRUCTION,
-        MemoryKind.OBSERVATION,
+        MemoryKind.DECISION,
     }
     rows = facts_to_rows(facts)
     assert rows.schema.equals(FACTS.schema)

@@ -1,6 +1,6 @@
 """The journal of a simulated year of one agent, with a case for each task of consolidation.
 
-Conversations give instructions and observations; the agent's own notes give the rest. Days begin in Lisbon.
+Conversations give instructions; the agent's own notes give the rest. Days begin in Lisbon.
 """
 
 from __future__ import annotations
@@ -121,9 +121,14 @@ def year_of(seed: int = 7, scope: Scope = ACME) -> list[MemoryEvent]:
 def fill(lake: Lake, events: list[MemoryEvent], scope: Scope = ACME) -> None:
     """Write a year of events and conversations into the journal."""
     lake.ensure()
+    observed = [at(date(2024, 5, 2)), at(date(2024, 5, 20)), at(date(2024, 6, 11))]
+    seen = Changes.of({"content": OBSERVED, "kind": "observation"})
+    events = events + [
+        MemoryEvent.of(scope, MemoryVerb.REMEMBER, when, seen, conversation_id=f"c{when:%m%d}", received_at=when)
+        for when in observed
+    ]
     lake.journal.append(events)
     said = {"Please always answer in English.": ["2024-01-03T09:00"]}
-    said[OBSERVED] = ["2024-05-02T09:00", "2024-05-20T09:00", "2024-06-11T09:00"]
     write(
         lake,
         *(

@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
-STOCK, CODE = "We have 40 sacks of flour in stock.", "The alarm code is 4411."
+STOCK, CODE = "We have 40 sacks of flour in stock.", "Remember that the alarm code is 4411."
 TUESDAY = MONDAY + timedelta(days=1, hours=1)
 
 
 @pytest.fixture
 def reader(lake: Lake, shared_folder: SharedFolder, models: Models) -> MemoryReader:
     def fill(folder: Path) -> None:
-        said = [STOCK, CODE, "From now on, always answer in Portuguese."]
+        said = [CODE, "From now on, always answer in Portuguese."]
+        write(Lake(str(folder)), remember(STOCK, kind="observation", is_point_in_time=True))
         building.write(Lake(str(folder)), conversation(*said, at="2024-01-15T08:00", conversation_id="c1"))
         run(Lake(str(folder)), models)
 
@@ -74,7 +75,7 @@ def test_revoked_content_is_not_recalled_in_the_same_words(reader: MemoryReader,
         assert "4411" not in recalled_text(reader, "What is the alarm code?", now)
         block = reader.inject_knowledge("What is the alarm code?", now=now).block
         assert "4411" not in block
-        assert "40 sacks" in block
+        assert "Portuguese" in block
     assert "4411" in recalled_text(
         reader, "What is the alarm code?", MONDAY + timedelta(hours=4)
     )  # it was not revoked then

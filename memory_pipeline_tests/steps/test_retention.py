@@ -461,7 +461,7 @@ def test_missing_messages_of_one_workspace_are_noticed_though_another_has_expire
 def test_over_a_year_expired_classes_are_deleted_and_memories_kept(lake: Lake, models: Models) -> None:
     configure(lake, "defaults: {retention: {plan: free}}")
     day = date(2024, 1, 3)
-    standing = {"I prefer window seats.": "preference", "Always answer me in English.": "instruction"}
+    standing = {"My favourite bread is rye.": "preference", "Always answer me in English.": "instruction"}
     write(lake, conversation(*standing, "I moved to Porto.", at=f"{day}T10:00"), now=_noon(day))
     while day < date(2025, 2, 1):
         write(

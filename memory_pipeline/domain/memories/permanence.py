@@ -65,11 +65,21 @@ _FAMILIES: Final = {
     "favourite_": Permanence(2.0, lasts=True),
     "favorite_": Permanence(2.0, lasts=True),
 }
+#: What no longer holds matters less than what does.
+_ENDED_WEIGHT: Final = 0.5
 #: Predicates of a family that change.
 _CHANGING: Final = frozenset(["has_status"])
 
 #: Kinds that last, whatever they are about.
 PERMANENT_KINDS: Final = frozenset(kind for kind, permanence in _KINDS.items() if permanence.lasts)
+
+
+def permanence_of_predicate(predicate: str) -> Permanence | None:
+    """Return the permanence of a predicate; None if it decides nothing."""
+    if predicate in _CHANGING:
+        return None
+    families = (permanence for prefix, permanence in _FAMILIES.items() if predicate.startswith(prefix))
+    return _PREDICATES.get(predicate) or next(families, None)
 
 
 def permanence_of(memory: DurableMemory) -> Permanence:
@@ -81,12 +91,14 @@ def permanence_of(memory: DurableMemory) -> Permanence:
     by_kind = _KINDS.get(memory.kind, _FACT)
     if memory.context is not None:
         return by_kind._replace(lasts=True)
-    predicate = (memory.predicate or "").removeprefix(ENDED)
     is_told = memory.kind in {MemoryKind.FACT, MemoryKind.PREFERENCE} and memory.key is None
-    if not is_told or memory.is_point_in_time or predicate in _CHANGING:
+    if not is_told or memory.is_point_in_time:
         return by_kind
-    families = (permanence for prefix, permanence in _FAMILIES.items() if predicate.startswith(prefix))
-    return _PREDICATES.get(predicate) or next(families, by_kind)
+    predicate = memory.predicate or ""
+    found = permanence_of_predicate(predicate.removeprefix(ENDED))
+    if found is None:
+        return by_kind
+    return found._replace(weight=_ENDED_WEIGHT) if predicate.startswith(ENDED) else found
 
 
 def lasts(memory: DurableMemory) -> bool:

@@ -51,6 +51,7 @@ _CODE = re.compile(
     r"[{};]\s*+$|^\s*+(?:def|class|import|return|if \(|#include|SELECT|const|let|var|INFO|WARN|ERROR|DEBUG|Traceback)\b"
     r"|=>|==|\w\(\)|^ {8}\S|^\s*+\d{1,4}[-./:]\d{1,2}[-./:T ]\S|^\s*+\d+\.\d+(?:\.\d+)*+\.?\s++\S"
 )
+_SUBJECT = re.compile(r"\s*+(?:subject|betreff|asunto|objet|oggetto|fwd?|re|aw|wg)\s?+[:：]\s", re.IGNORECASE)
 _RATING = re.compile(r"\s*+(?:[★☆⭐]{2}|\d(?:[.,]\d)?\s?/\s?(?:5|10)\b)")
 _HEADING = re.compile(r"\s*+(?:#{1,6}\s++\S|(?=[^a-z]*?[A-Z]{3})[^a-z.!?]{4,60}+$)")
 _LABEL = re.compile(r"\s*+(?:[-*•]\s++)?+\*{0,2}(?P<label>[^\W_][^:：.!?,;*\n]{0,40}+)\*{0,2}(?::\*{0,2}\s++|：)\S")
@@ -86,6 +87,7 @@ _KIND = (
 )
 _ANY_KIND = re.compile(_KIND, re.IGNORECASE)
 _LAST_KIND = re.compile(rf"{_KIND}(?:\s\S+){{0,3}}\s*+$", re.IGNORECASE)
+_THIS_KIND = re.compile(rf"\b(?:this|these|following)\s(?:\S+\s)?{_KIND}", re.IGNORECASE)
 _THE_KIND = re.compile(rf"\b(?:the|my|our|his|her|their)\s(?:\S+\s)?{_KIND}", re.IGNORECASE)
 _TASK = (
     r"(?:summari[sz]e|sum up|translat(?:e|ion)|proof-?read|re-?write|re-?phrase|paraphrase|re-?word"
@@ -319,7 +321,11 @@ def _opens_rest(line: str, after: Sequence[str], *, after_blank: bool) -> bool:
     """Return whether a line begins a rating, a persona for a bot, or a header, form or dialogue of two labels."""
     labels = [found["label"] for one in (line, *after) if (found := _LABEL.match(one)) is not None]
     is_form = len(labels) > 1 and all(len(one.split()) <= 4 and not _is_own_label(one) for one in labels)
-    return is_form or _RATING.match(line) is not None or (after_blank and _PERSONA.match(line) is not None)
+    return (
+        is_form
+        or (_RATING.match(line) or _SUBJECT.match(line)) is not None
+        or (after_blank and _PERSONA.match(line) is not None)
+    )
 
 
 def _is_own_label(label: str) -> bool:
@@ -356,12 +362,15 @@ def _announcing(line: str, *, has_more: bool) -> tuple[str, _State, bool]:
         if 0 < len(words) <= 3 and all(word[:1].isupper() for word in words) and not _is_own_label(intro):
             return line[:start], _State.OWN, False  # perhaps a speaker
     ends = [one.end() for one in _END.finditer(line.rstrip())]
+    for start, end in zip([0, *ends], ends, strict=False):
+        if end < len(line.rstrip()) and _THIS_KIND.search(line, start, end) and not _STATES.match(line, start):
+            return line[:start], _State.REST, False  # "What is wrong with this essay? …"
     is_ended = bool(ends) and ends[-1] == len(line.rstrip())
     start = ([0, *ends[:-1]] if is_ended else [0, *ends])[-1]
     sentence = line[start:]
     points = _POINTER.search(sentence) or _THE_KIND.search(sentence)
     asks = not _STATES.match(sentence) and (points or _ANY_TASK.search(sentence))
-    names = not is_ended and points and _ANY_KIND.search(sentence)
+    names = not is_ended and points and any(cue.search(sentence) for cue in (_ANY_KIND, _SAID, _RECEIVED))
     announces = has_more and len(line.split()) <= _LONGEST_REQUEST and (asks or names)
     return (line[:start], _State.ANNOUNCED, False) if announces else (line, _State.OWN, False)
 
@@ -369,7 +378,13 @@ def _announcing(line: str, *, has_more: bool) -> tuple[str, _State, bool]:
 def _announces(intro: str) -> bool:
     """Return whether words before a colon announce a text: "Translate this", "My boss wrote", "Here is a joke"."""
     asks = not _STATES.match(intro) and _POINTER.search(intro) and not _OWN_INTRO.search(intro)
-    return bool(asks or _ANY_TASK.search(intro) or _LAST_KIND.search(intro) or _SAID.search(intro))
+    return bool(
+        asks
+        or _ANY_TASK.search(intro)
+        or _BACK.match(intro.lstrip())
+        or _LAST_KIND.search(intro)
+        or _SAID.search(intro)
+    )
 
 
 def _is_own_intro(intro: str) -> bool:

@@ -127,9 +127,8 @@ class _Reader(ObjectReader):
         before: _Subject | None = None  # of the clause before, if that stated something
         for number, (start, end) in enumerate(self._clauses):
             words = self._words[start:end]
-            is_quoted = ":" in self._tokens[start].gap and phrases.LEADS.isdisjoint(self._words[:start])
-            if is_quoted or words[0] in phrases.STOPS:
-                return  # "Tom: I live in Rome", "If I lived in Rome, …"
+            if words[0] in phrases.STOPS:
+                return  # "If I lived in Rome, …"
             is_stopped = not phrases.STOPS.isdisjoint(words)
             stated: list[_Triple] = []
             subject = None

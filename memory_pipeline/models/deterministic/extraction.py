@@ -27,7 +27,7 @@ from memory_pipeline.models.deterministic.language.grammar import (
 )
 from memory_pipeline.models.deterministic.language.languages import is_english, may_state
 from memory_pipeline.models.deterministic.language.names import names_in
-from memory_pipeline.models.deterministic.memory_rules import SUPPOSED, Durable, durable_in
+from memory_pipeline.models.deterministic.memory_rules import Durable, durable_in, gives_task, without_connective
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,8 +51,6 @@ RULES: Final = "deterministic-6"
 FAMILY: Final = "deterministic-"
 #: Most sentences read of a message; the turn still has all of its text.
 MOST_SENTENCES: Final = 1_000
-#: Fewest words of a sentence that explains the next one.
-_LEAST_CONTEXT: Final = 4
 #: Importance of a turn in which nothing was asserted.
 SMALL_TALK: Final = 0.1
 #: Importance of a sentence in another language than English.
@@ -111,6 +109,7 @@ class DeterministicExtractor:
         dates = [dates_in(sentence, said_on) for sentence in sentences]
         assertions = Assertions(message, sentences, names)
         own = set(map(id, assertions.sentences))
+        in_task = gives_task(sentences)
         in_english = is_english(said)
         is_accepted = following is not None and _accepts(following, message)
         facts: dict[str, Fact] = {}
@@ -120,7 +119,7 @@ class DeterministicExtractor:
             meaning = _meaning(sentence)
             durable = None
             if id(sentence) in own and not _asks(sentence):
-                durable = durable_in(sentence, message.user, assertions.operations_of, has_date=bool(mentions))
+                durable = durable_in(sentence, message.user, assertions.operations_of, in_task=in_task)
             # A durable sentence becomes a fact even if it asserts nothing: "Always be brief."
             if durable is None and not (
                 _states(sentence, meaning, bool(mentions))
@@ -138,10 +137,7 @@ class DeterministicExtractor:
                 continue
             text = with_dates(sentence.text, mentions)
             if durable is not None:
-                before = position - 2
-                text = _standing_alone(
-                    text, durable, with_dates(sentences[before].text, dates[before]) if before >= 0 else ""
-                )
+                text = without_connective(text)
             fact = Fact.of(
                 [message],
                 kind,
@@ -174,33 +170,11 @@ def _accepts(following: Message, message: Message) -> bool:
     return is_reply and "?" not in following.content and lexicon.ACCEPTS.match(following.content) is not None
 
 
-def _standing_alone(text: str, durable: Durable, before: str) -> str:
-    """Return a durable sentence as it can be read without its message.
-
-    A connective at its start is dropped. An order, rule or decision that refers to the sentence `before` it ("never
-    suggest a recipe with them") follows that sentence.
-    """
-    connective = lexicon.CONNECTIVE.match(text)
-    rest = text if connective is None else text[connective.end() :][:1].upper() + text[connective.end() + 1 :]
-    is_directive = durable.kind in (MemoryKind.INSTRUCTION, MemoryKind.RULE, MemoryKind.DECISION)
-    refers = lexicon.REFERS.search(text) or lexicon.UNSAID.match(text)
-    says_enough = len(before.split()) >= _LEAST_CONTEXT and not before.endswith("?")
-    return f"{before} {rest}" if is_directive and refers and says_enough else rest
-
-
 def _with_durable_fields(fact: Fact, durable: Durable | None) -> Fact:
     if durable is None:
         return fact
     subject, predicate, thing = durable.triple or (None, None, None)
-    return replace(
-        fact,
-        durable=durable.kind,
-        is_point_in_time=durable.is_point_in_time,
-        subject=subject,
-        predicate=predicate,
-        object=thing,
-        confidence=min(fact.confidence, SUPPOSED) if durable.is_supposed else fact.confidence,
-    )
+    return replace(fact, durable=durable.kind, subject=subject, predicate=predicate, object=thing)
 
 
 def _meaning(sentence: Sentence) -> list[str]:

@@ -1,24 +1,19 @@
-"""Rules for durable memories: which sentences are durable and of which kind, and how memories are curated.
+"""Rules for durable memories: which sentences of a user are durable, of which kind, and how memories are curated.
 
-The first matching rule decides. A sentence that matches none stays working memory.
+- *Instruction*: a request to the agent that lasts: "Always quote prices in euros", "From now on …", "Whenever I ask …",
+  "Call me Annie", "Answer in German". What belongs to a single task lasts no longer than the task.
+- *Decision*: "We have decided to …".
+- A triple whose predicate the table of :mod:`memory_pipeline.domain.memories.permanence` lists, or its end: a
+  *preference* if users say what they like, else a *fact*.
+- *Fact*: whatever users ask to remember.
 
-1. *Instruction*: a standing request to an agent ("Always quote prices in euros", "call me Annie").
-2. *Rule*: a duty of everybody ("The policy is …", "Every invoice must be signed").
-3. *Decision* ("We have decided to …").
-4. A triple with a lasting predicate, or its end: a *preference* if users state what they like, else a *fact*.
-5. *Preference* in other words ("My favourite bread is rye").
-6. A name or number of something ("The alarm code is 4411"): a *fact*.
-7. A state at one moment ("We have 40 sacks in stock"): an *observation* that soon becomes stale.
-8. A noticed regularity, or a supposed triple ("I think Tom lives in Porto"): an *observation*.
-9. Anything an agent is told to remember: a *fact*.
-
-Assistants' messages are not durable: assistants mostly repeat or guess, and can save what they learn themselves.
-Single requests ("Remind me tomorrow"), wishes, compliments, guesses ("that must be nice") and events are not durable
-either. The cue words are in :mod:`.language.lexicon`.
+A memory must be understood alone: a sentence with a pronoun that it does not explain gives none. Everything else stays
+searchable as a message.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import floor
 from typing import TYPE_CHECKING, Final
@@ -27,20 +22,13 @@ from memory_pipeline.domain.graph.operations import Verb
 from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.domain.memories.decay import days_between
 from memory_pipeline.domain.memories.deduplication import union
+from memory_pipeline.domain.memories.permanence import permanence_of_predicate
 from memory_pipeline.domain.memories.record import ENDED, MemoryKind
-from memory_pipeline.models.deterministic.language import lexicon as cues
-from memory_pipeline.models.deterministic.language.grammar import (
-    IRREGULAR_PAST,
-    Sentence,
-    Tense,
-    is_regular_past,
-    tense_of,
-)
-from memory_pipeline.models.deterministic.language.lexicon import SECOND_PERSON
+from memory_pipeline.domain.text.words import word_set
+from memory_pipeline.models.deterministic.language.grammar import Sentence
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
     from memory_pipeline.domain.graph.operations import Operation
@@ -48,28 +36,188 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.scopes import Scope
 
-
-#: Confidence of a supposition.
-SUPPOSED: Final = 0.4
-
 _VOCABULARY: Final = Vocabulary()
-_PARTICIPLES: Final = frozenset(
-    ["been", "done", "given", "hidden", "kept", "known", "put", "read", "set", "shut", "worn"]
+_OPENERS: Final = (
+    r"(?:(?:and|but|so|also|then|ok|okay|well|now|oh|yes|no|please|hey|hi|one more thing|by the way|important|reminder)"
+    r"\b[,:]? |(?-i:[A-Z])\w{1,30}, )*"
 )
+_ON: Final = (
+    r"(?:from (?:now|today|here) on(?:wards?)?|going forward|in (?:the )?future|henceforth|at all times|by default"
+    r"|until further notice|unless (?:i|we) (?:say|tell you|ask|write) (?:otherwise|so|not to|for it))"
+)
+_NOT: Final = r"(?:don['’]t|do not)"
+_ASKING: Final = r"(?:i (?:always )?(?:want|need|expect) you to|i['’]d like you to|you (?:should|must|are to|have to))"
+_TASK: Final = r"(?P<task>[a-z][a-z-]*)\b"
+_ASK: Final = r"(?:i|we) (?:ask|say|mention|write|type|send|share|request|talk|speak|upload|paste|post)\b"
+
+
+def _start(*alternatives: str) -> re.Pattern[str]:
+    """Return a pattern for the start of a sentence, after openers such as "and", "please", "Juniper, …"."""
+    return re.compile(rf"{_OPENERS}(?:{_ON},? )?(?:please |just )*(?:{'|'.join(alternatives)})", re.IGNORECASE)
+
+
+def _inside(*alternatives: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join(alternatives)})", re.IGNORECASE)
+
+
+#: What agents are asked to do. Other verbs after "always" are advice, or idioms.
+_TASKS: Final = word_set(
+    """
+    accept add address answer apologise apologize apply ask assume attach avoid bill book brief bring buy call cancel
+    cc change charge check choose cite close combine compare confirm consider consult contact convert copy create
+    delete deliver deploy describe discuss display double-check email end escalate explain expose flag follow
+    format forward generate give greet highlight ignore include inform interrupt introduce invite invoice keep label
+    limit list log mail maintain make mark mention message name notify number offer open order output pack pay phone
+    pick ping plan post prefer present prioritise prioritize produce propose provide publish put quote read recommend
+    refer refund refuse reject remember remind remove reorder repeat reply report request reserve respond return reveal
+    review round save say schedule send serve share ship show sign skip sort speak specify spell start state stick
+    store submit suggest summarise summarize switch tag tailor talk tell test text translate treat update upload use
+    verify warn wish write
+    """
+)
+_IDIOMS: Final = re.compile(
+    r"(?:keep (?:it up|going|on|fighting|dreaming|smiling|believing|pushing|moving|trying|learning|in touch|that)"
+    r"|cancel (?:any |all |my |the )*instructions|keep your (?:head|chin|eyes?|cool|faith|hopes?|spirits?)"
+    r"|say never|(?:put|treat|tell|pick|ask|consider) yourself|give (?:up|in|your)|do (?:your|what)|(?:share|use) your"
+    r"|remember (?:me|that|how|who|why)|follow (?:your|through)|talk to me|speak (?:up|from)|open (?:up|to)|show up)\b",
+    re.IGNORECASE,
+)
+_MANNERS: Final = word_set(
+    "brief concise short polite formal informal honest precise clear direct friendly punctual discreet strict"
+)
+_ALWAYS: Final = _start(
+    rf"(?:{_ASKING} |make sure (?:to |you )|be sure to |remember to )?"
+    rf"(?:always|never(?: ever| again)?|{_NOT} ever)(?: again)? (?:please )?{_TASK}"
+)
+_ALWAYS_INSIDE: Final = _inside(rf"(?:please|{_ASKING}) (?:always|never(?: ever| again)?|{_NOT} ever) {_TASK}")
+_ASKED: Final = _start(rf"(?:{_ASKING} )?(?:only |kindly |{_NOT} |never |always )*{_TASK}")
+_ASKED_INSIDE: Final = _inside(rf"(?:please|{_ASKING}) (?:{_NOT} |only |just )?{_TASK}")
+_WANTED: Final = _start(r"i (?:only )?(?:want|need|expect)\b", r"i['’]d (?:like|prefer)\b")
+#: Words that make a request a lasting one.
+_LASTS: Final = _inside(
+    rf"{_ON}\b",
+    r"(?:whenever|every time|each time) (?:i|we|you|someone|anyone)\b",
+    rf"when {_ASK}",
+    rf"(?:{_NOT}|never|stop)\b.*\b(?:ever again|any ?more)(?=[.!]|$)",
+)
+_WHENEVER: Final = _start(
+    rf"(?:(?:whenever|every time|each time|any ?time) [^,]{{3,120}}|(?:if|when) {_ASK}[^,]{{2,120}})(?:,| then) "
+    rf"(?:then |please |always |never |just |only |{_NOT} )*{_TASK}"
+)
+#: "Send me a summary every Friday."
+_RECURS: Final = _start(
+    r"(?:remind|send|message|notify|ping|email|text|brief|update|wake) me\b(?!.*\b(?:that|which|who|script|job|code)\b)"
+    r".*\b(?:(?:every|each) (?:other |second |first |last )?"
+    r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|day|morning|evening|night|week|weekend|month|quarter|year|hour)"
+    r"|on (?:mon|tues|wednes|thurs|fri|satur|sun)days)\b"
+)
+#: "Answer in German", but not "write it in German".
+_LANGUAGE: Final = re.compile(
+    rf"(?i:{_OPENERS}(?:please |{_ASKING} |only |always |just )*(?:answer|reply|respond|speak|talk|write)"
+    r"(?: to me| to us| me)?(?: only)? (?:only )?in) [A-Z][a-z]{3,}(?=[.!,]|$| (?:please|only|from|not|instead)\b)"
+)
+#: "Call me Annie"; "call me later" has no name.
+_CALL_ME: Final = re.compile(
+    rf"(?i:{_OPENERS}(?:{_ON},? )?(?:please |always |just |you (?:can|may|should) )*"
+    r"(?:call me|address me as|refer to me as)) [\"“']?(?:Dr\.? |Mr\.? |Ms\.? |Mrs\.? )?(?P<name>[A-Z][\w'’-]+)"
+    r"[\"”']?(?=[.!,;]|$| (?:and|from|not|instead|please|in|because|since|as)\b)"
+)
+_NO_NAMES: Final = word_set(
+    "back later tomorrow tonight today monday tuesday wednesday thursday friday saturday sunday crazy old"
+)
+#: A single task: "always" beside it is a part of the task.
+_ONE_TASK: Final = _start(
+    r"(?:(?:can|could|would|will) you (?:please )?|i(?:['’]d| would)? (?:want|need|like) you to |help me (?:to )?"
+    r"|let['’]s )?(?:write|draft|create|generate|make(?! sure)|design|compose|translate|summari[sz]e|rewrite|rephrase"
+    r"|paraphrase|edit|proofread|correct|fix|build|develop|act|pretend|imagine|roleplay|play|plan|prepare|produce|explain"
+    r"|describe|outline|brainstorm|list|convert|code|implement|continue|give|suggest|recommend)\b",
+    r"(?:you are|you['’]re) (?:an?|the)\b",
+    r"(?:your|the) (?:task|role|job|goal)\b",
+)
+_DECIDED: Final = re.compile(
+    rf"{_OPENERS}(?:(?i:we|i|(?:the |our )(?:team|board|management|committee|family|owners?|council))"
+    r"|[A-Z]\w+ and (?:I|[A-Z]\w+))(?:['’]ve| have| has)?"
+    r"(?: now| finally| already| just| both| all| also| together)* (?:decided|agreed)(?: together)?,?"
+    r" (?:to|that|on|against|not to)(?: \S+){2}"
+)
+#: Decisions of a moment: "so we decided to go home".
+_MOMENTARY: Final = _inside(
+    r"i(?:['’]ve| have)? agreed\b",
+    r"(?:decided|agreed) (?:to|on) (?:just )?(?:go (?:home|out|for|back|inside)|come|head|leave|stay|eat|get|grab|walk"
+    r"|sit|turn|watch|try|wait|sleep|drive back|run|have|take a)\b",
+)
+#: "Remember that the alarm code is 4411."
+_REMEMBER: Final = _start(
+    r"(?:remember|note|keep in mind|bear in mind|don['’]t forget|do not forget|for the record|for your records)"
+    r"(?: that|:|,) (?=(?:i|i['’]m|i['’]ve|we|we['’]re|my|our|the|all|every|no|nobody|(?-i:[A-Z])[\w'’]+)\b)"
+)
+#: What is soon over, and what shows that a denied fact held before: "I'm not a nurse anymore".
+_BRIEF: Final = _inside(
+    r"(?:today|tonight|tomorrow|for now|for the moment|temporarily|until|till|this (?:time|morning|afternoon|evening"
+    r"|week|weekend|month))\b"
+)
+_HELD_BEFORE: Final = _inside(
+    r"(?:no longer|any ?more|any longer|used to|stopp(?:ed|ing)|quit|left|leaves?|leaving|resigned|sold|moved|relocated"
+    r"|emigrated)\b"
+)
+#: Jokes, fiction, guesses.
+_NOT_MEANT: Final = _inside(
+    r"(?:jok(?:e|ing)|kidding|jk|haha|lol|hypothetically|imagine|pretend|dream(?:ed|t)?|would have|once upon"
+    r"|i (?:guess|think|suppose)|maybe|perhaps|probably)\b"
+)
+_CONDITION: Final = _start(r"(?:if|unless|suppose|when i was|back when|as if)\b")
+#: Objects of a liking of the moment.
+_IN_PASSING: Final = _inside(
+    r"(?:how|seeing|hearing|your|new|being|having|idea|here|pics?|photos?|vibes?|look|feeling|way|sound|chatting"
+    r"|talking|you)\b"
+)
+_WHEN: Final = word_set("when whenever if every")
+#: Connectives at the start of a sentence that mean nothing without the one before it.
+_CONNECTIVE: Final = re.compile(
+    r"(?:(?:and|but|plus|anyway|oh|well|also|so|then|yes|yeah|no|ok|okay)[,:] |(?:and|but|plus) "
+    r"|so (?=(?:please|never|always|don['’]t|do not|i|we|the|my|our|from|no)\b))+",
+    re.IGNORECASE,
+)
+#: Words that mean something only beside another sentence, wherever they stand …
+_POINTS_BACK: Final = _inside(
+    r"(?:(?:that|the|the \w+|another) ones?|the (?:same|latter|former|above|following|rest|other)"
+    r"|(?:like|do|doing|did|about|with|of) (?:that|so)|that['’]s|these|those|as (?:above|before|usual)"
+    r"|this(?! (?:year|month|spring|summer|autumn|winter)\b))\b"
+)
+#: … and unless an earlier clause says of what.
+_PRONOUNS: Final = word_set("it its it's them they they're their he he's him his she she's her there")
+_CLAUSES: Final = word_set(", ; : – — and but or if when whenever because before after who which that so unless while")
+_DETERMINERS: Final = word_set("a an the my our your every each any all some no two three four five both")
+#: A longer sentence is about something else.
+_MOST_WORDS: Final = 30
+_OWN: Final = word_set("my our")
+#: People who are not family.
+_ACQUAINTANCES: Final = word_set(
+    """
+    friend flatmate roommate housemate neighbour neighbor landlord landlady boss manager colleague teacher tutor coach
+    therapist doctor dentist lawyer accountant nanny
+    """
+)
+_TOKEN: Final = re.compile(r"[\w'’-]+|[,;:–—]")
 
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """The durable memory that a sentence becomes.
-
-    `triple` is subject, predicate and object, if the sentence asserts one triple. A supposed memory has confidence
-    :data:`SUPPOSED`.
-    """
+    """The durable memory that a sentence becomes; `triple` is subject, predicate and object, if it asserts one."""
 
     kind: MemoryKind
-    is_point_in_time: bool = False
     triple: tuple[str, str, str] | None = None
-    is_supposed: bool = False
+
+
+def gives_task(sentences: Iterable[Sentence]) -> bool:
+    """Return whether a message gives a single task, such as "Write a story about …". Pure."""
+    return any(_ONE_TASK.match(sentence.text) for sentence in sentences)
+
+
+def without_connective(text: str) -> str:
+    """Return a sentence without a connective at its start."""
+    connective = _CONNECTIVE.match(text)
+    return text if connective is None else text[connective.end() :][:1].upper() + text[connective.end() + 1 :]
 
 
 def durable_in(
@@ -77,213 +225,114 @@ def durable_in(
     speaker: str,
     operations: Callable[[Sentence], Sequence[Operation]],
     *,
-    has_date: bool = False,
+    in_task: bool = False,
 ) -> Durable | None:
     """Return the durable memory that a user's sentence states, or None. Pure.
 
     The sentence must be neither a question nor a quotation. `speaker` is the user's name in triples. `operations`
-    returns the graph operations of a sentence of the same message. `has_date` says whether the sentence mentions a
-    date.
+    returns the graph operations of a sentence of the same message. `in_task` says whether the message gives a single
+    task (:func:`gives_task`).
     """
-    found = _SentenceRules(sentence, speaker, operations, has_date).found()
-    is_meant = (
-        found is not None and not cues.NOT_MEANT.search(sentence.text) and not cues.CONDITION.match(sentence.text)
-    )
-    return found if is_meant else None
-
-
-class _SentenceRules:
-    def __init__(
-        self, sentence: Sentence, speaker: str, operations: Callable[[Sentence], Sequence[Operation]], has_date: bool
-    ) -> None:
-        self._sentence = sentence
-        self._text = sentence.text
-        self._speaker = speaker
-        self._operations = operations
-        self._has_date = has_date
-        self._has_cue = not cues.WORDS.isdisjoint(sentence.parts)
-
-    def found(self) -> Durable | None:
-        if not self._has_cue:
-            return self._asserted_triple()
-        rules = (
-            self._instruction, self._rule, self._decision, self._asserted_triple, self._preference, self._identified,
-            self._momentary_state, self._regularity, self._supposed, self._reminder,
-        )  # fmt: skip
-        return next((found for rule in rules if (found := rule()) is not None), None)
-
-    @property
-    def _is_present(self) -> bool:
-        return tense_of(self._sentence.parts) is Tense.PRESENT
-
-    def _instruction(self) -> Durable | None:
-        if not _instructs(self._text):
-            return None
-        named = self._triple(self._sentence, lambda one: one.predicate == "is_called")
-        return Durable(MemoryKind.INSTRUCTION, triple=named)
-
-    def _rule(self) -> Durable | None:
-        return Durable(MemoryKind.RULE) if _is_rule(self._text, self._has_date) else None
-
-    def _decision(self) -> Durable | None:
-        return Durable(MemoryKind.DECISION) if _decides(self._text) else None
-
-    def _asserted_triple(self) -> Durable | None:
-        triple = self._triple(self._sentence, _lasts)
-        if triple is None:
-            return self._ended()
-        is_now = cues.NOW.search(self._text) is not None and self._is_present
-        kind = MemoryKind.PREFERENCE if _is_liking(triple[1]) else MemoryKind.FACT
-        return Durable(kind, is_point_in_time=is_now and triple[1] in cues.CHANGING, triple=triple)
-
-    def _ended(self) -> Durable | None:
-        if not cues.HELD_BEFORE.search(self._text):
-            return None  # "I'm not Polish" ends nothing
-        for one in self._operations(self._sentence):
-            if one.verb is Verb.DELETE and _lasts(one) and one.object and not _is_liking(one.predicate):
-                return Durable(MemoryKind.FACT, triple=(one.subject, f"{ENDED}{one.predicate}", one.object))
+    text = sentence.text
+    if _NOT_MEANT.search(text) or not _stands_alone(text):
         return None
-
-    def _preference(self) -> Durable | None:
-        matches = not self._has_date and cues.PREFERENCE.search(self._text) is not None and self._is_present
-        return Durable(MemoryKind.PREFERENCE) if matches else None
-
-    def _identified(self) -> Durable | None:
-        return Durable(MemoryKind.FACT) if cues.IDENTIFIED.search(self._text) else None
-
-    def _momentary_state(self) -> Durable | None:
-        matches = cues.STANDS.search(self._text) is not None and self._is_present
-        return Durable(MemoryKind.OBSERVATION, is_point_in_time=True) if matches else None
-
-    def _regularity(self) -> Durable | None:
-        noticed = None if self._has_date else cues.NOTICED.match(self._text)
-        matches = noticed is not None and cues.REGULAR.search(self._text, noticed.end()) is not None
-        return Durable(MemoryKind.OBSERVATION) if matches else None
-
-    def _supposed(self) -> Durable | None:
-        asserted = _assertion_in(self._text)
-        triple = None if asserted is None else self._triple(asserted, lambda one: one.predicate in cues.SUPPOSABLE)
-        return None if triple is None else Durable(MemoryKind.OBSERVATION, triple=triple, is_supposed=True)
-
-    def _reminder(self) -> Durable | None:
-        reminder = None if self._has_date else cues.REMEMBER.match(self._text)
-        if reminder is None or not SECOND_PERSON.isdisjoint(self._sentence.parts):
-            return None
-        rest = Sentence.of(self._text[reminder.end() :])
-        return _SentenceRules(rest, self._speaker, self._operations, has_date=False).found() or Durable(MemoryKind.FACT)
-
-    def _triple(self, sentence: Sentence, is_meant: Callable[[Operation], bool]) -> tuple[str, str, str] | None:
-        """Return the triple that a sentence asserts. Among several, prefer one whose predicate has a single value."""
-        found = [
-            (one.subject, one.predicate, one.object)
-            for one in self._operations(sentence)
-            if one.verb is not Verb.DELETE and is_meant(one) and not self._is_passing(one)
-        ]
-        return next((one for one in found if _VOCABULARY.holds_one(one[1])), found[0] if found else None)
-
-    def _is_passing(self, operation: Operation) -> bool:
-        """Return whether a liking is only momentary, or another person's."""
-        is_speakers = operation.subject == self._speaker and not cues.IN_PASSING.match(operation.object)
-        return _is_liking(operation.predicate) and not is_speakers
+    if _instructs(text, in_task=in_task):
+        return Durable(MemoryKind.INSTRUCTION, _triple(operations(sentence), only="is_called"))
+    remember = _REMEMBER.match(text)
+    if remember is not None:
+        rest = Sentence.of(text[remember.end() :])
+        is_lasting = not (in_task or _BRIEF.search(rest.text) or "you" in rest.parts)
+        return (durable_in(rest, speaker, operations) or Durable(MemoryKind.FACT)) if is_lasting else None
+    if _DECIDED.match(text) and not (_MOMENTARY.search(text) or _BRIEF.search(text)):
+        return Durable(MemoryKind.DECISION)
+    if _CONDITION.match(text) or len(sentence.words) > _MOST_WORDS:
+        return None
+    found = [one for one in operations(sentence) if _is_own(one, sentence, speaker)]
+    triple = _triple(found) or _ended(text, found)
+    return (
+        None if triple is None else Durable(MemoryKind.PREFERENCE if _is_liking(triple[1]) else MemoryKind.FACT, triple)
+    )
 
 
-def _instructs(text: str) -> bool:
-    """Return whether a user gives an agent a standing instruction."""
-    cued = (cues.ORDER.match(text), cues.ORDER_INSIDE.search(text), cues.WHENEVER.match(text))
-    if any(cue is not None and _is_task(text, cue) for cue in cued):
-        return True
-    if (cues.LASTS.search(text) or cues.LASTS_START.match(text)) and (cues.WANTED.match(text) or _is_asked(text)):
-        return True
-    name = cues.CALL_ME.match(text)
+def _instructs(text: str, *, in_task: bool) -> bool:
+    """Return whether a user gives an agent an instruction that lasts."""
+    name = _CALL_ME.match(text)
     if name is not None:
-        return name["name"].lower() not in cues.NO_NAMES
-    is_manner = cues.RECURS.search(text) is not None or cues.MANNER.search(text) is not None
-    return (is_manner and _is_asked(text, only_start=True) and not cues.DESCRIBED.search(text)) or _forbids(text)
-
-
-def _forbids(text: str) -> bool:
-    no_longer = cues.NO_LONGER.match(text)
-    if no_longer is None or cues.BOUNDED.search(text):
+        return name["name"].lower() not in _NO_NAMES
+    lasts = _LASTS.search(text)
+    cues = [_WHENEVER.match(text)]
+    if lasts:
+        cues += [_ASKED.match(text), _ASKED_INSIDE.search(text)]
+    elif in_task or _BRIEF.search(text):
         return False
-    return _is_task(text, no_longer) if no_longer["task"] else no_longer["stopped"].lower() in cues.STOPPED
-
-
-def _is_asked(text: str, *, only_start: bool = False) -> bool:
-    asked = cues.ASKED.match(text)
-    if asked is not None and _is_task(text, asked):
+    else:
+        cues += [_ALWAYS.match(text), _ALWAYS_INSIDE.search(text)]
+    if any(cue is not None and _is_task(text, cue) for cue in cues) or (lasts and _WANTED.match(text)):
         return True
-    inside = None if only_start else cues.ASKED_INSIDE.search(text)
-    return inside is not None and _is_task(text, inside)
+    return not in_task and (_LANGUAGE.match(text) is not None or _RECURS.match(text) is not None)
 
 
 def _is_task(text: str, cue: re.Match[str]) -> bool:
     task = cue["task"].lower()
     if task == "be":
-        return text[cue.end("task") :].strip(" .!").partition(" ")[0].lower() in cues.MANNERS
-    return task in cues.TASKS and not cues.NO_TASK.match(text, cue.start("task"))
+        return text[cue.end("task") :].strip(" .!").partition(" ")[0].lower() in _MANNERS
+    return task in _TASKS and not _IDIOMS.match(text, cue.start("task"))
 
 
-def _is_rule(text: str, has_date: bool) -> bool:
-    if _is_policy(text, has_date):
-        return True
-    if has_date:
-        return False
-    allowed = cues.ALLOWED.search(text)
-    if allowed is not None:
-        start = text[: allowed.start()]
-        return (
-            allowed["before"].lower() not in cues.POINTING
-            and not cues.POINTED_AT.search(start)
-            and cues.LIMITED.search(text) is not None
-        )
-    practice = cues.WE_NEVER.search(text)
-    if practice is not None and practice["task"].lower() in cues.HOUSE_TASKS:
-        return True
-    return _is_duty(text)
+def _is_own(operation: Operation, sentence: Sentence, speaker: str) -> bool:
+    """Return whether a triple is about the speaker, or about somebody of theirs: "my sister Maria".
+
+    Likings are only the speaker's own, and not of the moment.
+    """
+    if _is_liking(operation.predicate):
+        is_passing = _IN_PASSING.match(operation.object) or not _WHEN.isdisjoint(sentence.parts)
+        return operation.subject == speaker and not is_passing
+    if operation.subject == speaker:
+        return operation.predicate.removeprefix("has_") not in _ACQUAINTANCES
+    return not _OWN.isdisjoint(sentence.parts)
 
 
-def _is_policy(text: str, has_date: bool) -> bool:
-    return not has_date and (cues.POLICY.search(text) is not None or cues.POLICY_START.match(text) is not None)
+def _triple(found: Iterable[Operation], only: str | None = None) -> tuple[str, str, str] | None:
+    """Return the durable triple among operations. Among several, prefer one whose predicate has a single value."""
+    durable = [
+        (one.subject, one.predicate, one.object)
+        for one in found
+        if one.verb is not Verb.DELETE
+        and (permanence_of_predicate(one.predicate) if only is None else one.predicate == only)
+    ]
+    return next((one for one in durable if _VOCABULARY.holds_one(one[1])), durable[0] if durable else None)
 
 
-def _is_duty(text: str) -> bool:
-    may = cues.MAY.match(text)
-    if may is not None or cues.MUST_EVER.search(text):
-        return True
-    must = cues.MUST.match(text)
-    if must is None:
-        return False
-    first, verb, participle = (must[name] or "" for name in ("subject", "verb", "participle"))
-    if first.split()[0].lower() not in cues.QUANTIFIED and not (must["must"] == "must" and cues.EVER.search(text)):
-        return False
-    verb, participle = verb.lower(), participle.lower()
-    if verb == "be":
-        return is_regular_past(participle) or participle in IRREGULAR_PAST or participle in _PARTICIPLES
-    return verb not in cues.GUESSED
-
-
-def _decides(text: str) -> bool:
-    decided = cues.DECIDED.search(text)
-    is_passing = cues.MOMENTARY.search(text) or cues.GUESSES.search(text)
-    return decided is not None and not is_passing
-
-
-def _lasts(operation: Operation) -> bool:
-    predicate = operation.predicate
-    if predicate == "has":
-        return operation.object.lower().rpartition(" ")[2] in cues.HELD
-    return predicate in cues.LASTING or predicate.startswith(cues.LASTING_FAMILY) or _is_liking(predicate)
+def _ended(text: str, found: Iterable[Operation]) -> tuple[str, str, str] | None:
+    """Return the end of a durable triple. "I'm not Polish" ends nothing."""
+    if _HELD_BEFORE.search(text):
+        for one in found:
+            lasts = permanence_of_predicate(one.predicate)
+            if one.verb is Verb.DELETE and one.object and lasts and not _is_liking(one.predicate):
+                return one.subject, f"{ENDED}{one.predicate}", one.object
+    return None
 
 
 def _is_liking(predicate: str) -> bool:
-    return predicate in cues.LIKINGS or predicate.startswith(cues.LIKING_FAMILY)
+    return predicate in {"likes", "dislikes"} or predicate.startswith("favourite_")
 
 
-def _assertion_in(text: str) -> Sentence | None:
-    """Return a supposition as an assertion, without "I think"; None if the sentence supposes nothing."""
-    rest = cues.SUPPOSED_START.sub("", text, count=1)
-    rest = cues.SUPPOSED_INSIDE.sub("", rest, count=1)
-    return Sentence.of(rest[:1].upper() + rest[1:]) if rest != text else None
+def _stands_alone(text: str) -> bool:
+    """Return whether a sentence is understood alone: each pronoun has something in an earlier clause to refer to."""
+    if _POINTS_BACK.search(text):
+        return False
+    is_named = names = False
+    for place, token in enumerate(_TOKEN.findall(_LASTS.sub("", text))):
+        word = token.lower().replace("’", "'")
+        if word in _CLAUSES:
+            is_named = is_named or names
+        elif word in _PRONOUNS and not is_named:
+            return False
+        else:
+            is_name = place > 0 and token[0].isupper() and not word.startswith("i'") and word != "i"
+            is_plural = len(word) > 4 and word[-1] == "s" and word != "always"
+            names = names or is_name or is_plural or word in _DETERMINERS
+    return True
 
 
 class RuleCurator:

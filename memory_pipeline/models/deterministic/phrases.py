@@ -118,8 +118,6 @@ OPENERS: Final = JOINTS | word_set(
     sure thanks basically personally lately recently nowadays finally then just please today yesterday sorry morning
     """
 )
-#: Words before a colon after which the speaker goes on: "The important thing: I'm …".
-LEADS: Final = word_set("thing fyi btw update news note important reminder more so application context reference ps")
 FICTION: Final = word_set("game book movie film show series play")
 BEFORE_TIMES: Final = word_set("in on at by from for with since after last this these a one two three")
 ADVERBS: Final = word_set(

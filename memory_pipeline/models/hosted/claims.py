@@ -74,11 +74,14 @@ _UNSPACED = re.compile(
     "\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 _HANGUL = re.compile("[\uac00-\ud7a3]+")
+#: The same with Hiragana and Hangul.
+_CASELESS = re.compile(f"(?:{_UNSPACED.pattern}|[\u3040-\u309f\uac00-\ud7a3])+")
 _NUMBER = re.compile(
     r"(?:\d{1,3}(?:[ \u00a0\u202f'’]\d{3})+(?!\d)|\d+(?:[.,]\d+)*)"
     r"(?P<unit>\s?(?:k\b|thousand\b|tausend\b|tsd\b|mio\b|million|mill?e\b|mil\b|p\.?m\b|[千万]))?",
     re.IGNORECASE,
 )
+_AFTER_NOON = re.compile(r"\b(\d{1,2})[:.]\d\d\s?p\.?m", re.IGNORECASE)
 _UNITS = {"k": 1e3, "thousand": 1e3, "tausend": 1e3, "tsd": 1e3, "mio": 1e6, "million": 1e6, "mille": 1e3, "mile": 1e3,
           "mil": 1e3, "千": 1e3, "万": 1e4}  # fmt: skip
 #: Words for numbers; those of several languages that are also other words are left out.
@@ -153,7 +156,7 @@ def claim_of(text: str, said_on: date, *, is_translated: bool = False) -> Claim:
     for mention in dates:
         rest = f"{rest[: mention.start]}{' ' * (mention.end - mention.start)}{rest[mention.end :]}"
     # Names in other letters stand out of scripts without blanks: "Anna住在Porto".
-    tokens = list(_TOKEN.finditer(_UNSPACED.sub(_blanks, rest)))
+    tokens = list(_TOKEN.finditer(_CASELESS.sub(_blanks, rest)))
     lower = [token.group().lower() for token in tokens]
     is_german = len(_GERMAN.intersection(lower)) > (0 if is_translated else 1)
     claim = Claim(
@@ -167,17 +170,18 @@ def claim_of(text: str, said_on: date, *, is_translated: bool = False) -> Claim:
     )
     for place, token in enumerate(tokens):
         word = token.group()
-        if _HANGUL.search(word) or word[0].isdigit() or lower[place] in _NUMBER_WORDS:
+        if word[0].isdigit() or lower[place] in _NUMBER_WORDS:
             continue
         starts = _ENDS_SENTENCE.search(rest[max(0, token.start() - 8) : token.start()]) is not None
         before = lower[place - 1] if place else ""
         if not any(character.isupper() for character in word) or word in ("I", "I'm", "I'll", "I've", "I'd"):
             is_name = False
         elif starts:
-            is_name = not _is_common(lower[place])
+            opens = lower[place].endswith("ly") and rest[token.end() : token.end() + 1] in (",", ":")
+            is_name = not (opens or _is_common(lower[place]))  # "Briefly: …"
         elif is_german:
-            is_noun = before in _SHORT or before in _GERMAN or (tokens[place - 1].group() == before and
-                                                               _ADJECTIVE.match(before) is not None)  # fmt: skip
+            follows_adjective = tokens[place - 1].group() == before and _ADJECTIVE.match(before) is not None
+            is_noun = before in _SHORT or before in _GERMAN or before.isdigit() or follows_adjective
             is_name = before in _BEFORE_A_NAME or not (is_noun or is_translated)
         else:
             is_name = True
@@ -225,9 +229,13 @@ def denied_in(text: str) -> tuple[set[str], set[str]]:
     return denied, others
 
 
-def numbers_in(text: str) -> list[set[float]]:
-    """Return the numbers of a text, in digits or words, each as the set of values that it may have."""
+def numbers_in(text: str, *, is_source: bool = False) -> list[set[float]]:
+    """Return the numbers of a text, in digits or words, each as the set of values that it may have.
+
+    Those of a source have the hours of 6:45 pm in both forms.
+    """
     found = [values for match in _NUMBER.finditer(text) for values in _values(match)]
+    found += [{float(match[1]) + 12} for match in _AFTER_NOON.finditer(text) if is_source]
     words = [token.group().lower() for token in _TOKEN.finditer(text)]
     total, is_open = 0.0, False
     for word in [*words, ""]:

@@ -6,7 +6,7 @@ reason.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache, partial
@@ -16,10 +16,11 @@ from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.facts import ConversationHour, Extraction, Fact, FactKind
 from memory_pipeline.domain.graph.operations import Operation, Verb
-from memory_pipeline.domain.graph.triples import Triple, about, fold_operations, name_key, standing
+from memory_pipeline.domain.graph.triples import ALIASES, Triple, about, fold_operations, name_key, standing
 from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.model_calls import Purpose, Use, count_tokens
 from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.text.words import spaced
 from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.models.deterministic.extraction import MOST_SENTENCES, DeterministicExtractor
 from memory_pipeline.models.deterministic.language.dates import DateMention, dates_in, with_dates
@@ -27,8 +28,8 @@ from memory_pipeline.models.deterministic.language.grammar import sentences_of
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import ExtractionAnswer, read_answer, schema_of
 from memory_pipeline.models.hosted.grounding import Grounds, Source, Unfounded
-from memory_pipeline.models.hosted.prompts import Line, Question, chunks_of
-from memory_pipeline.models.hosted.transport.requests import LlmRequest, identity_of
+from memory_pipeline.models.hosted.prompts import Chunk, Line, Question, chunks_of
+from memory_pipeline.models.hosted.transport.requests import CutError, LlmRequest, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,8 +45,10 @@ if TYPE_CHECKING:
 _CONTEXT = 2_000
 #: Largest share of the input's token budget for known facts and earlier messages, a half each.
 _CONTEXT_SHARE = 0.2
+#: Fewest tokens of lines that are halved if the answer about them was cut off.
+_SMALLEST = 400
 #: Number of earlier messages, and words of each.
-_EARLIER, _EARLIER_WORDS = 8, 40
+_EARLIER, _EARLIER_WORDS = 8, 30
 #: Largest distance from its message of a date that the message's words do not support.
 _NEAR = timedelta(days=366)
 _MOST_ENTITIES, _LONGEST_NAME = 20, 256
@@ -64,11 +67,12 @@ class _ParsedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A question, the known facts that it shows, and what its answer may rest on."""
+    """A question, the known facts that it shows, what its answer may rest on, and the lines that it is about."""
 
     request: LlmRequest
     known: Sequence[Triple]
     grounds: Grounds
+    chunk: Chunk
 
 
 class HostedExtractor:
@@ -120,10 +124,11 @@ class HostedExtractor:
                     known.setdefault(scope, []).extend(o for fact in extraction.facts for o in fact.placed_operations)
         return [found[place] for place in range(len(passages))]
 
-    def _questions(self, passage: ConversationHour, known: Sequence[Triple]) -> Iterator[_Asked]:
-        """Yield the questions about a passage."""
+    def _questions(
+        self, passage: ConversationHour, known: Sequence[Triple], lines: Sequence[Line], most: int | None = None
+    ) -> Iterator[_Asked]:
+        """Yield the questions about lines of a passage, each with at most `most` tokens of them."""
         settings = self._settings(passage.scope)
-        lines = list(self._lines(passage))
         days = sorted(self._day(message) for message in passage.messages)
         instructions = prompts.EXTRACTION
         if settings.prompt is not None:
@@ -133,7 +138,8 @@ class HostedExtractor:
         language = self._executor.configuration.language(passage.scope)
         head = f"The agent is called {passage.scope.agent_id}.{f' Write in {language}.' if language else ''}"
         sources: dict[str, Source] = {}
-        for chunk in chunks_of(lines, int(question.room * (1 - _CONTEXT_SHARE))):
+        room_of_lines = int(question.room * (1 - _CONTEXT_SHARE))
+        for chunk in chunks_of(lines, min(room_of_lines, most or room_of_lines)):
             numbers = tuple(n for n in chunk.numbers if passage.messages[n - 1].role.is_memorable)
             if not numbers:
                 continue
@@ -159,11 +165,12 @@ class HostedExtractor:
                 Purpose.EXTRACTION,
                 f"{head}\n{prompts.enclosed(stored)}",
                 numbers,
+                can_be_halved=count_tokens(chunk.text) > _SMALLEST,
             )
             grounds = Grounds(
                 earlier, passage.messages, shown, instructions, self._zone, sources, may_translate=language is not None
             )
-            yield _Asked(request, shown, grounds)
+            yield _Asked(request, shown, grounds, chunk)
 
     def _settings(self, scope: Scope) -> Settings:
         return self._executor.configuration.extraction(scope)
@@ -193,13 +200,19 @@ class HostedExtractor:
 
     def _passage(self, passage: ConversationHour, known: Mapping[Scope, Sequence[Operation]]) -> Extraction:
         begins = self._calendar.bounds(passage.hour)[0]
-        earlier = [o for o in known.get(passage.scope, ()) if o.event_at < begins]
+        text = "\n".join([*_speakers(passage), *(one.content for one in (*passage.earlier, *passage.messages))])
+        earlier = _bearing_on(text, [one for one in known.get(passage.scope, ()) if one.event_at < begins])
         found: list[_ParsedAnswer] = []
         vocabulary = self._executor.configuration.vocabulary(passage.scope)
         known_facts = standing(fold_operations(passage.scope, earlier, vocabulary))
-        for asked in self._questions(passage, known_facts):
+        pending = deque(self._questions(passage, known_facts, list(self._lines(passage))))
+        while pending:
+            asked = pending.popleft()
             try:
                 found.append(self._executor.complete(asked.request, partial(self._read, asked, passage)).value)
+            except CutError:
+                most = count_tokens(asked.chunk.text) * 3 // 5  # two halves, if a line is no obstacle
+                pending.extendleft(reversed(list(self._questions(passage, known_facts, asked.chunk.lines, most))))
             except ModelError as error:
                 self._executor.log_failure(error)
                 if self._executor.waits(error, passage.scope):
@@ -426,6 +439,24 @@ def _terms(found: FoundFact, fact: Fact) -> tuple[str, str, str] | None:
     except InputError:
         return None
     return one.subject, one.predicate, one.object
+
+
+def _bearing_on(text: str, operations: Sequence[Operation]) -> list[Operation]:
+    """Return the operations on facts that `text` may name, complete for their subjects and predicates."""
+    words, named = f" {spaced(name_key(text))} ", dict[str, bool]()
+
+    def is_named(name: str) -> bool:
+        if name not in named:
+            term = spaced(name_key(name))
+            named[name] = bool(term) and f" {term} " in words
+        return named[name]
+
+    keys = {
+        (name_key(one.subject), one.predicate)
+        for one in operations
+        if one.predicate in ALIASES or is_named(one.subject) or is_named(one.object)
+    }
+    return [one for one in operations if (name_key(one.subject), one.predicate) in keys]
 
 
 def _operations(found: FoundOperation, cited: Sequence[Message], known: Sequence[Triple]) -> list[Operation]:

@@ -101,7 +101,7 @@ class Source:
     """A text that a model was shown, prepared for look-ups. `said_on` is its day, for relative dates."""
 
     def __init__(self, text: str, said_on: date | None = None) -> None:
-        self.text, self._said_on = text, said_on
+        self.text, self.said_on = text, said_on
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -134,20 +134,20 @@ class Source:
     @cached_property
     def numbers(self) -> frozenset[float]:
         """All values that its numbers may have."""
-        return frozenset(claims.han_numbers_in(self.text).union(*claims.numbers_in(self.text)))
+        return frozenset(claims.han_numbers_in(self.text).union(*claims.numbers_in(self.text, is_source=True)))
 
     @cached_property
     def dates(self) -> tuple[DateMention, ...]:
         """The dates that it mentions."""
-        if self._said_on is None:
+        if self.said_on is None:
             return ()
         sentences = sentences_of(self.text, _MOST_SENTENCES)
-        return tuple(mention for sentence in sentences for mention in dates_in(sentence, self._said_on))
+        return tuple(mention for sentence in sentences for mention in dates_in(sentence, self.said_on))
 
     @cached_property
     def days(self) -> frozenset[date]:
         """The days that it mentions, and its own."""
-        own = () if self._said_on is None else (self._said_on,)
+        own = () if self.said_on is None else (self.said_on,)
         return frozenset([*own, *(mention.day for mention in self.dates)])
 
     @cached_property
@@ -183,7 +183,7 @@ class Evidence:
 
     def refuse(self, text: str, share: float = SHARE) -> Unfounded | None:
         """Return why a text is not founded; None if it is."""
-        days = [day for source in self._sources for day in source.days]
+        days = [source.said_on for source in self._cited if source.said_on is not None]
         is_translated = self._may_translate and self._is_foreign(text)
         claim = claim_of(text, max(days) if days else _SOME_DAY, is_translated=is_translated)
         texts = [source.text.lower() for source in self._cited] if claim.addresses else []

@@ -24,44 +24,42 @@ if TYPE_CHECKING:
 
 
 EXTRACTION = """\
-You maintain the long-term memory of an AI agent. You read new messages of a conversation and write down what will \
-matter later.
+You maintain the long-term memory of an AI agent. You read new messages and write down what will matter later.
 
-The input has known facts, which are stored already and have numbers such as K1; earlier messages, which are context \
-and are never cited; and new messages with number, day, time, role and speaker. `messages` cites new messages by number.
+Known facts are stored already and have numbers such as K1. Earlier messages are context and are never cited. New \
+messages have number, day, time, role and speaker; `messages` cites them by number.
 
 Facts:
-- Write one sentence for each fact. It is understood alone: use names, never "he", "it" or "there". Use the language \
-of the messages, and do not translate names and quotes.
+- One sentence for each fact, understood alone: use names, never "he", "it" or "there". Use the language of the \
+messages; do not translate names and quotes.
 - Add nothing that the messages do not say. Keep names, numbers and places as they are given.
-- A fact about a user needs the user's own words, not a text that the user pasted or quoted. What the agent asks or \
-guesses is no fact. Write what it suggests as "Agent suggested …".
+- A fact about a user needs the user's own words, not a text that the user pasted. What the agent asks or guesses is \
+no fact. Write what it suggests as "Agent suggested …".
 - Keep the time: "worked at", "works at", "plans to". A change names both ends: "moved from Varn to Ostby".
 - Dates are relative to their message: "yesterday" on 2024-01-15 is 2024-01-14. Write the date into the sentence and \
-into `date`. Never use today's date.
+into `date`.
 - Leave out greetings, small talk, and what is known already.
 - `kind`: instruction (what the agent must do always or never), preference, plan, event (what happened), or statement.
 - `importance`: 0.1 a detail, 0.5 useful, 0.9 must not be forgotten. `confidence`: 0 to 1. `entities`: the names in it.
 - `durable` is null, except for what holds until it is revoked: instruction, rule (for everybody), preference, \
-decision, procedure (how a thing is done), fact (identity, home, work, family, health), observation (a fact that is \
-only supposed). A single request, an event, a plan or a mood is not durable. In doubt use null.
-- `subject`, `predicate` and `object` say a durable fact in three terms, if they can; else they are null.
+decision, procedure, fact (identity, home, work, family, health), observation (a supposed fact). A single request, an \
+event, a plan or a mood is not durable. In doubt use null.
+- `subject`, `predicate` and `object`: a durable fact in three terms, else null.
 - `point_in_time`: whether it describes one moment only, such as a balance.
 
 Operations update a table of (subject, predicate, object):
-- INSERT adds. UPDATE replaces a value. DELETE withdraws what no longer holds. `known` is the number of the known fact \
-that UPDATE replaces or DELETE withdraws, else null. DELETE with `object` null withdraws all objects.
-- A subject is a name, "Agent", or "User" for a user without a name, and never a pronoun. Take the object from the \
+- INSERT adds. UPDATE replaces a value. DELETE withdraws what no longer holds; with `object` null it withdraws all. \
+`known` is the number of the known fact that is replaced or withdrawn, else null.
+- A subject is a name, "Agent", or "User" for a user without a name, never a pronoun. Take the object from the \
 messages word for word. Predicates are English, in snake_case.
 - One value at a time, so UPDATE: lives_in, works_at, job_title, studies_at, age, birth_date, address, email, phone, \
-spouse, marital_status, status, price, deadline, favourite_… and current_…. All others hold many values: likes, \
-speaks, has_pet.
+spouse, marital_status, status, price, deadline, favourite_…, current_…. Others hold many values: likes, speaks, \
+has_pet.
 
 `summary`: one or two sentences on what the new messages are about.
 
-Example of new messages, with the known fact K1 Ilka lives_in Varn:
-[1] 2024-01-15 Monday 09:30 user Ilka: I moved to Ostby yesterday. Always write to me in the mornings, please.
-[2] 2024-01-15 Monday 09:31 assistant Agent: Do you live near the harbour?
+Example of a new message, with the known fact K1 Ilka lives_in Varn:
+[1] 2024-01-15 Monday 09:30 user Ilka: I moved to Ostby yesterday.
 Answer:
 """
 
@@ -71,23 +69,18 @@ _EXAMPLE = {
     "facts": [
         {
             "content": "Ilka moved from Varn to Ostby on 2024-01-14.", "kind": "event", "importance": 0.8,
-            "confidence": 1.0, "entities": ["Ilka", "Varn", "Ostby"], "date": "2024-01-14", "messages": [1],
+            "confidence": 1, "entities": ["Ilka", "Varn", "Ostby"], "date": "2024-01-14", "messages": [1],
             "durable": "fact", "point_in_time": False, "subject": "Ilka", "predicate": "lives_in", "object": "Ostby",
-        },
-        {
-            "content": "Always write to Ilka in the mornings.", "kind": "instruction", "importance": 0.9,
-            "confidence": 1.0, "entities": ["Ilka"], "date": None, "messages": [1], "durable": "instruction",
-            "point_in_time": False, "subject": None, "predicate": None, "object": None,
-        },
+        }
     ],
     "operations": [
         {
             "operation": "UPDATE", "subject": "Ilka", "predicate": "lives_in", "object": "Ostby", "known": 1,
-            "confidence": 1.0, "messages": [1],
+            "confidence": 1, "messages": [1],
         }
     ],
 }  # fmt: skip
-EXTRACTION += json.dumps(_EXAMPLE, ensure_ascii=False)
+EXTRACTION += json.dumps(_EXAMPLE, separators=(",", ":"))
 
 _SUMMARY = """\
 You maintain the long-term memory of an AI agent. You read numbered lines, which are all that is remembered of one \
@@ -244,7 +237,7 @@ def version_of(name: str, prompt: str | None) -> str:
 
 def framed(instructions: str, schema: Mapping[str, Any] | None) -> str:
     """Return the system message: the instructions, the rule for stored text, and the schema unless it is sent apart."""
-    described = "." if schema is None else f" that fits this schema:\n{json.dumps(schema, ensure_ascii=False)}"
+    described = "." if schema is None else f" that fits this schema:\n{json.dumps(schema, separators=(',', ':'))}"
     return _FRAME.format(instructions=instructions, schema=described)
 
 
@@ -312,6 +305,7 @@ class Chunk:
 
     numbers: tuple[int, ...]
     text: str
+    lines: tuple[Line, ...]
 
 
 class Question:
@@ -332,7 +326,14 @@ class Question:
         self.room = room_for(self.model, framed(instructions, schema))
 
     def request(
-        self, use: Use, purpose: Purpose, text: str, numbers: tuple[int, ...] = (), length: int | None = None
+        self,
+        use: Use,
+        purpose: Purpose,
+        text: str,
+        numbers: tuple[int, ...] = (),
+        length: int | None = None,
+        *,
+        can_be_halved: bool = False,
     ) -> LlmRequest:
         """Return the request with the user message `text`; `length` is that of the answer."""
         return LlmRequest(
@@ -346,6 +347,7 @@ class Question:
             name=self._name,
             numbers=numbers,
             length=length,
+            can_be_halved=can_be_halved,
         )
 
 
@@ -358,31 +360,31 @@ def room_for(endpoint: Completion, system: str) -> int:
 def chunks_of(lines: Sequence[Line], room: int) -> list[Chunk]:
     """Group lines into chunks of at most `room` tokens. Only a line longer than a chunk is split."""
     chunks: list[Chunk] = []
-    numbers: list[int] = []
-    texts: list[str] = []
+    pieces: list[Line] = []
     used = 0
-    for number, text in _pieces(lines, room):
-        size = count_tokens(text) + 1
-        if texts and used + size > room:
-            chunks.append(Chunk(tuple(dict.fromkeys(numbers)), "\n".join(texts)))
-            numbers, texts, used = [], [], 0
-        numbers.append(number)
-        texts.append(text)
+    for piece in _pieces(lines, room):
+        size = count_tokens(f"{piece.header} {piece.text}") + 1
+        if pieces and used + size > room:
+            chunks.append(_chunk(pieces))
+            pieces, used = [], 0
+        pieces.append(piece)
         used += size
-    if texts:
-        chunks.append(Chunk(tuple(dict.fromkeys(numbers)), "\n".join(texts)))
-    return chunks
+    return [*chunks, _chunk(pieces)] if pieces else chunks
 
 
-def _pieces(lines: Sequence[Line], room: int) -> Iterator[tuple[int, str]]:
+def _chunk(pieces: Sequence[Line]) -> Chunk:
+    text = "\n".join(f"{piece.header} {piece.text}" for piece in pieces)
+    return Chunk(tuple(dict.fromkeys(piece.number for piece in pieces)), text, tuple(pieces))
+
+
+def _pieces(lines: Sequence[Line], room: int) -> Iterator[Line]:
     for line in lines:
-        whole = f"{line.header} {line.text}"
-        if count_tokens(whole) < room:
-            yield line.number, whole
+        if count_tokens(f"{line.header} {line.text}") < room:
+            yield line
             continue
         parts = list(_parts(line.text, (room - count_tokens(line.header) - 10) * 4))
         for part, text in enumerate(parts, start=1):
-            yield line.number, f"{line.header} (part {part} of {len(parts)}) {text}"
+            yield Line(line.number, f"{line.header} (part {part} of {len(parts)})", text)
 
 
 def _parts(text: str, size: int) -> Iterator[str]:

@@ -115,6 +115,9 @@ class HostedSummarizer:
         progress = _Progress(assignment, [_Piece(item.text, _as_point(item)) for item in ordered])
         settings = self._settings(assignment.scope, assignment.period.grain)
         is_short = sum(count_tokens(piece.text) for piece in progress.pieces) < settings.minimum_tokens
+        if settings.minimum_tokens and settings.prompt is None and assignment.period.grain is not Grain.DAILY:
+            # A year with one quarter says what the quarter says.
+            is_short |= len({item.id.partition("#")[0] for item in ordered}) == 1
         if settings.is_deterministic or is_short or not ordered:
             progress.result, progress.is_done = self._rules.condense(assignment), True
         return progress

@@ -509,12 +509,14 @@ KNOWN = standing(
     ],
 )
 def test_about_matches_whole_words(text: str, found: list[str]) -> None:
-    assert [str(one) for one in about(KNOWN, text, 10)] == found
+    assert sorted(str(one) for one in about(KNOWN, text, 10)) == found
 
 
-def test_about_returns_the_newest_triples_oldest_first() -> None:
+def test_about_returns_first_what_shares_most_words_then_the_newest() -> None:
     text = "Ann, Anna, Zoë"
-    assert [one.source for one in about(KNOWN, text, 2)] == ["Anna", "Zoë"]
+    newest = sorted(about(KNOWN, text, 10), key=lambda one: one.updated_at, reverse=True)
+    assert about(KNOWN, text, 2) == newest[:2]
+    assert [one.source for one in about(KNOWN, "Ann, Anna, Zoë owns", 1)] == ["Zoë"]
     assert about(KNOWN, text, 0) == []
 
 

@@ -31,7 +31,7 @@ _TEXTS = (
     "From now on, put {word} on my invoices.",
     "I no longer live in {place}, as {word} says.",
     "It seems that {other} usually takes the early tram {word}.",
-    "I prefer {thing} in the morning, {word} told me so.",
+    "I like {thing} in the morning, {word} told me so.",
     "On the 12th I fly to {place}. The booking is {word}.",
     "The important thing: {other} works at {word} in {place}.",
     "Never send {word} without a purchase order.",

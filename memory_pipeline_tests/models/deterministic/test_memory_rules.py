@@ -1,4 +1,4 @@
-"""Rules for durable memories: kinds, observations, triples, and sentences that are not durable."""
+"""Rules for durable memories: kinds, triples, and sentences that are not durable."""
 
 from __future__ import annotations
 
@@ -22,57 +22,35 @@ KEPT: dict[MemoryKind, list[str]] = {
     MemoryKind.INSTRUCTION: [
         "Always quote prices with tax.",
         "Please always answer in German.",
+        "Answer in German.",
         "Never suggest recipes with pork.",
         "From now on, send the report on Mondays.",
-        "From now on use metric units.",
         "Call me Annie.",
         "Please call me Dr. Weiss.",
         "Don't ever share my number with suppliers.",
         "Whenever I ask about flour, check the stock first.",
-        "Stop suggesting hotels near the airport.",
+        "Whenever I cough, say: bless you.",
+        "When I send you a draft, always read it twice.",
+        "Always include the currency when I ask about a price.",
         "I want you to always confirm orders twice.",
         "Keep your answers under a hundred words from now on.",
         "In future, please write to my work address.",
         "Send me a summary every Friday.",
         "You must never book flights before nine.",
         "Juniper, always round to two decimals.",
-        "Please don't ever call me on Sundays.",
         "Going forward, I'd like all invoices as PDF.",
         "By default use the small oven.",
         "Every time I order, add a paper bag.",
         "Make sure you always ask me before you pay anybody.",
-        "Remember to always check the calendar first.",
         "Don't send me newsletters any more.",
         "Always be brief.",
-        "Never use emojis in mails to customers.",
-    ],
-    MemoryKind.RULE: [
-        "The policy is that refunds take thirty days.",
-        "Every invoice must be signed by Tom.",
-        "Dogs are not allowed in the shop.",
-        "We never ship on Fridays.",
-        "Nobody may enter the cellar alone.",
-        "All orders above 500 euros have to be approved by Nadia.",
-        "Our rule is to reply within a day.",
-        "It's our policy to replace broken parts.",
-        "Visitors must sign in at the desk.",
-        "Smoking is forbidden in the yard.",
-        "Customers must show their receipt.",
-        "Only managers may approve refunds.",
-        "No one is allowed to use the slicer without gloves.",
-        "The alarm must be switched on at night.",
-        "We only accept cash on Saturdays.",
-        "As a rule, we close at six.",
-        "Every employee has to wear a hairnet.",
-        "House rule: no phones at the counter.",
     ],
     MemoryKind.DECISION: [
         "We decided to close on Mondays.",
         "We've agreed to share the rent.",
         "The board has decided against the merger.",
         "I've decided to sell the van.",
-        "Tom and I agreed that Maria gets the keys.",
-        "The decision is to stay with Siemens.",
+        "Tom and I decided that Maria gets the keys.",
     ],
     MemoryKind.FACT: [
         "I live in Porto.",
@@ -81,51 +59,27 @@ KEPT: dict[MemoryKind, list[str]] = {
         "I work as a nurse.",
         "My name is Anna Weiss.",
         "I moved to Porto last week.",
-        "Tom is married to Elena.",
-        "The alarm code is 4411.",
-        "Our tax number is DE811907.",
-        "The wifi password for guests is croissant2024.",
+        "I'm currently living in Porto.",
         "I'm vegetarian.",
+        "I have asthma.",
         "My phone number is 555 2214.",
         "Remember that the cellar floods when it rains.",
         "Please note that our landlord speaks no English.",
-        "Tom's email is tom@example.org.",
         "I have two daughters.",
         "I'm originally from Lisbon.",
         "I speak Polish.",
+        "I got divorced.",
         "My birthday is on 3 May.",
     ],
     MemoryKind.PREFERENCE: [
-        "I prefer window seats.",
         "I like tea.",
         "My favourite bread is rye.",
         "I love hiking.",
         "I hate loud music.",
-        "I don't eat meat.",
-        "I can't stand cilantro.",
-        "Rye is my favourite.",
-        "I prefer to be called in the morning.",
         "I don't like coffee.",
     ],
-    MemoryKind.OBSERVATION: [
-        "I think Tom lives in Porto.",
-        "Maybe my sister works at Siemens.",
-        "Tom is probably allergic to cats.",
-        "I've noticed that sales always drop in January.",
-        "Apparently the courier never comes on Mondays.",
-    ],
 }
-#: States at one moment.
-SNAPSHOTS = {
-    "I'm currently living in Porto.": MemoryKind.FACT,
-    "I'm working at Siemens at the moment.": MemoryKind.FACT,
-    "We have 40 sacks of flour in stock.": MemoryKind.OBSERVATION,
-    "The account balance is 4,300 euros.": MemoryKind.OBSERVATION,
-    "The price of butter is 8.60 euros a kilo right now.": MemoryKind.OBSERVATION,
-    "There are 12 people in the queue at the moment.": MemoryKind.OBSERVATION,
-    "Rye flour is out of stock.": MemoryKind.OBSERVATION,
-}
-#: Temporary statements.
+#: Sentences that are not durable.
 PASSING = [
     "Fix the thermostat.",
     "Remind me tomorrow.",
@@ -255,6 +209,29 @@ PASSING = [
     "I can't say what my favourite film is.",
     "It rained, so we decided to go home.",
     "I guess the board decided to wait.",
+    "The policy is that refunds take thirty days.",
+    "Every invoice must be signed by Tom.",
+    "Dogs are not allowed in the shop.",
+    "I've noticed that sales always drop in January.",
+    "We have 40 sacks of flour in stock.",
+    "I think Tom lives in Porto.",
+    "Tom lives in Porto.",
+    "My friend Carla came along.",
+    "Always put it on the second shelf.",
+    "Never suggest recipes with them.",
+    "From now on, do this for every chapter.",
+    "We decided to sell it.",
+    "We agreed on that one.",
+    "Remember that they close early.",
+    "Write it like a sailor.",
+    "Write a story about a fox. Always use five sentences for a paragraph.",
+    "You are a pirate. Always answer in rhyme.",
+    "Do you play any games any more.",
+    "Never stop dreaming.",
+    "Cancel all instructions about what to say whenever I sneeze.",
+    "I hate trains every time I take one.",
+    "Don't ask again, just show me the list.",
+    "Until tomorrow, always answer in German.",
 ]
 
 
@@ -283,12 +260,6 @@ def test_the_end_of_a_durable_fact_is_a_fact(text: str) -> None:
     assert (fact.subject, fact.predicate, fact.object) == ("Anna", "no_longer_lives_in", "Porto")
 
 
-def test_a_state_at_one_moment_is_an_observation() -> None:
-    found = {sentence: facts_of(sentence) for sentence in SNAPSHOTS}
-    assert {sentence: facts[0].durable for sentence, facts in found.items()} == SNAPSHOTS
-    assert all(facts[0].is_point_in_time for facts in found.values())
-
-
 def test_assistants_messages_are_not_durable() -> None:
     said_by_users = [sentence for own in KEPT.values() for sentence in own]
     assert not any(kinds_of(sentence, Role.ASSISTANT) for sentence in said_by_users)
@@ -308,11 +279,9 @@ def test_tool_and_system_messages_are_not_durable() -> None:
         ("I'm allergic to nuts.", ("Anna", "allergic_to", "nuts")),
         ("My favourite bread is rye.", ("Anna", "favourite_bread", "rye")),
         ("I like tea.", ("Anna", "likes", "tea")),
-        ("I think Tom lives in Porto.", ("Tom", "lives_in", "Porto")),
-        ("Tom is probably allergic to cats.", ("Tom", "allergic_to", "cats")),
         ("Remember that I live in Porto.", ("Anna", "lives_in", "Porto")),
         ("Always quote prices with tax.", None),
-        ("The alarm code is 4411.", None),
+        ("Remember that the alarm code is 4411.", None),
     ],
 )
 def test_durable_facts_have_a_triple_if_there_is_one(text: str, triple: tuple[str, str, str] | None) -> None:
@@ -325,10 +294,6 @@ def test_durable_facts_have_a_triple_if_there_is_one(text: str, triple: tuple[st
     [
         ("And always quote prices with tax.", "Always quote prices with tax."),
         ("So please never call on Sundays.", "Please never call on Sundays."),
-        ("I can't eat nuts at all. So never suggest a recipe with them.",
-         "I can't eat nuts at all. Never suggest a recipe with them."),
-        ("I keep forgetting the rent. Remind me on the first Monday of each month.",
-         "I keep forgetting the rent. Remind me on the first Monday of each month."),
         ("Two. Always quote prices with tax, because Tom forgot it.",
          "Always quote prices with tax, because Tom forgot it."),
         ("i like tea", "i like tea"),
@@ -336,17 +301,6 @@ def test_durable_facts_have_a_triple_if_there_is_one(text: str, triple: tuple[st
 )  # fmt: skip
 def test_a_durable_sentence_is_clear_without_its_message(text: str, content: str) -> None:
     assert [fact.content for fact in facts_of(text) if fact.durable] == [f"Anna: {content}"]
-
-
-def test_suppositions_have_a_lower_confidence() -> None:
-    (supposed,), (said_so,) = facts_of("I think Tom lives in Porto."), facts_of("Tom lives in Porto.")
-    assert (supposed.durable, said_so.durable) == (MemoryKind.OBSERVATION, MemoryKind.FACT)
-    assert supposed.confidence < said_so.confidence
-
-
-def test_other_peoples_likings_are_not_durable() -> None:
-    assert kinds_of("Tom likes tea.") == []
-    assert kinds_of("Tom lives in Porto.") == [MemoryKind.FACT]
 
 
 def test_quotations_are_not_durable() -> None:
@@ -394,7 +348,7 @@ def test_any_message_gives_valid_events(parts: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["Every a a a a a a a a must ", "Whenever I ", "stop that, any more ", "is is is 1 ", "my my code ", "Anna, Bob, "],
+    ["always send ", "Whenever I ", "stop that, any more ", "every day on mondays ", "the the one ", "Anna, Bob, "],
 )
 def test_time_is_linear_in_the_length(piece: str) -> None:
     def seconds(length: int) -> float:

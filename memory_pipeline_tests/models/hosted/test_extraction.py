@@ -548,6 +548,15 @@ def test_only_the_failed_chunk_falls_back(lake: Lake, server: OpenAIServer) -> N
     assert all("number2" in question for question in oracle.asked(server.requests))
 
 
+def test_a_cut_answer_halves_its_chunk(lake: Lake, server: OpenAIServer) -> None:
+    lines = [f"user Anna: I bought the thing called number{number}. {'x ' * 400}" for number in range(4)]
+    server.faults = [Fault("length", match=r"\[2\] 2024.*\[4\] 2024", times=None)]
+    [extraction] = extract(extractor_of(lake, server), passage(*lines))
+    assert {one.fallback for one in extraction.facts} == {None}
+    assert {one.turn for one in found(extraction)} == {0, 1, 2, 3}
+    assert len(server.requests) == 3, "the whole and two halves, without a correction"
+
+
 def test_model_and_rules_may_find_the_same_fact_of_a_message() -> None:
     text = f"I moved to Porto. {'Indeed. ' * 3_000}"
     asked: list[int] = []

@@ -328,6 +328,17 @@ def test_rules_summarise_a_period_with_little_material() -> None:
     assert HostedSummarizer(executor, "UTC").method(ACME, DAY.grain).endswith(" 20"), "a change makes days stale"
 
 
+def test_a_year_with_one_quarter_is_not_asked() -> None:
+    rest = "workspaces: {acme: {summaries: {yearly: {minimum_tokens: 1}}}}"
+    executor = Scripted(condensing, configuration(rest=rest))
+    quarters = [material(*["Anna: I moved to the house at the harbour."] * 2) for _ in range(2)]
+    one, other = ([replace(item, id=f"q{number}#{item.id}") for item in each] for number, each in enumerate(quarters))
+    year = Period.parse("yearly", "2024")
+    assignments = [Assignment(ACME, year, tuple(each)) for each in (one, [*one, *other])]
+    made = HostedSummarizer(executor, "UTC").summarize(assignments)
+    assert [each and each.model for each in made] == [None, "openai/m"]
+
+
 # --- more than the context -------------------------------------------------------------------------------------------
 
 

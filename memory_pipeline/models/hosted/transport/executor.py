@@ -28,6 +28,7 @@ from memory_pipeline.models.hosted.transport.budgets import Budgets, CircuitBrea
 from memory_pipeline.models.hosted.transport.call_errors import CallError
 from memory_pipeline.models.hosted.transport.requests import (
     Answered,
+    CutError,
     InvalidAnswerError,
     Requests,
     Sent,
@@ -229,6 +230,8 @@ class LlmExecutor:
                 # Lone surrogates can be neither stored nor sent back.
                 text = reply.value.encode("utf-8", "replace").decode()
                 try:
+                    if reply.is_cut and request.can_be_halved:
+                        raise CutError(Trouble.INVALID, f"{endpoint.model}: the answer was cut off")
                     if reply.is_cut:
                         raise InvalidAnswerError("it was cut off at the longest length allowed; be briefer")
                     value = read(text)

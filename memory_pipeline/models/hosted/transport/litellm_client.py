@@ -23,6 +23,7 @@ import os
 import threading
 import time
 import warnings
+from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -36,7 +37,7 @@ from memory_pipeline.models.hosted.transport.call_errors import CallError, failu
 from memory_pipeline.models.hosted.transport.requests import Answered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -54,6 +55,10 @@ _MOST_IDLE: Final = 128
 _NO_KEY: Final = "no-key"
 #: Parsing base64 vectors is thirty times faster than digits. These providers send them, or ignore the parameter.
 _SEND_BASE64: Final = frozenset({"openai", "azure", "openrouter", "hosted_vllm", "litellm_proxy"})
+
+#: Providers that make answers fit a schema, if it has none of these keywords.
+_ENFORCES_SCHEMAS: Final = frozenset({"openai", "azure"})
+_NOT_ENFORCED: Final = frozenset(["minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "default"])
 
 _lock = threading.Lock()
 _is_set_up = False
@@ -82,11 +87,16 @@ def complete(
     if endpoint.temperature is not None:
         defaults["temperature"] = endpoint.temperature
     if schema is not None and endpoint.answer_format == "json_schema":
-        named_schema = {"name": name, "schema": deepcopy(dict(schema)), "strict": False}
+        is_enforced = endpoint.api_base is None and endpoint.provider in _ENFORCES_SCHEMAS
+        shown_schema = strict_schema(schema) if is_enforced else deepcopy(dict(schema))
+        named_schema = {"name": name, "schema": shown_schema, "strict": is_enforced}
         defaults["response_format"] = {"type": "json_schema", "json_schema": named_schema}
     elif schema is not None and endpoint.answer_format == "json_object":
         defaults["response_format"] = {"type": "json_object"}
-    fixed = {"messages": [dict(message) for message in messages], "stream": False}
+    fixed: dict[str, Any] = {"messages": [dict(message) for message in messages], "stream": False}
+    if "claude" in endpoint.model and messages[0]["role"] == "system":
+        # Other providers cache a common beginning unasked.
+        fixed["messages"][0]["cache_control"] = {"type": "ephemeral"}
     response = _send("completion", endpoint, defaults, fixed, api_key, secrets)
     if not response.choices:
         raise CallError(Trouble.UNAVAILABLE, "the answer has no choices", is_transient=True)
@@ -155,6 +165,16 @@ def rerank(
         message = f"the answer ranks none of the {len(texts)} texts"
         raise CallError(Trouble.INVALID, message, is_transient=True, tokens_in=tokens, cost=cost)
     return Answered(list(scores.items()), tokens, 0, cost)
+
+
+def strict_schema(schema: Any) -> Any:
+    """Return a schema in the form that providers enforce: no further keys, and no limits."""
+    if isinstance(schema, list):
+        return [strict_schema(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    found = {key: strict_schema(value) for key, value in schema.items() if key not in _NOT_ENFORCED}
+    return found | {"additionalProperties": False} if schema.get("type") == "object" else found
 
 
 def price(endpoint: Endpoint) -> Price | None:

@@ -11,6 +11,7 @@ from ulid import ULID
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.model_calls import Answer, Call, Use, count_tokens
+from memory_pipeline.errors import ModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,10 @@ class InvalidAnswerError(Exception):
     """An answer failed its checks. The message goes back to the model as a correction."""
 
 
+class CutError(ModelError):
+    """An answer was cut off at the largest number of tokens: ask about less."""
+
+
 @dataclass(frozen=True, slots=True)
 class LlmRequest:
     """One question to a completion model.
@@ -38,6 +43,7 @@ class LlmRequest:
         numbers: the line numbers that an answer may cite.
         length: most characters of an answer; None for no limit.
         schema: of the answer; None for free text.
+        can_be_halved: whether a cut answer raises CutError, instead of being corrected.
     """
 
     use: Use
@@ -50,6 +56,7 @@ class LlmRequest:
     name: str
     numbers: tuple[int, ...]
     length: int | None = None
+    can_be_halved: bool = False
 
     @property
     def key(self) -> str:

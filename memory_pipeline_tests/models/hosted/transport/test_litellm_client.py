@@ -25,6 +25,7 @@ import pytest
 
 from memory_pipeline.configuration.model_settings import Completion, CrossEncoder, Embedding, Price
 from memory_pipeline.domain.model_calls import Trouble
+from memory_pipeline.models.hosted.answer_schemas import ExtractionAnswer, schema_of
 from memory_pipeline.models.hosted.transport import litellm_client
 from memory_pipeline.models.hosted.transport.call_errors import CallError, plain
 from memory_pipeline.models.hosted.transport.requests import Answered
@@ -126,6 +127,25 @@ def test_a_schema_is_sent_in_the_endpoints_answer_format(server: OpenAIServer, p
     server.reset()
     complete(server, provider=provider, schema=SCHEMA, answer_format="text")
     assert "response_format" not in wire(server)
+
+
+def test_a_schema_is_enforced_without_limits_and_further_keys() -> None:
+    schema = schema_of(ExtractionAnswer)
+    strict = litellm_client.strict_schema(schema)
+    text = json.dumps(strict)
+    assert not any(word in text for word in ("minLength", "maxLength", "minItems", "minimum", "maximum", "default"))
+    records = [strict, *strict["$defs"].values()]
+    assert all(record["additionalProperties"] is False for record in records)
+    assert all(record["required"] == list(record["properties"]) for record in records)
+    assert "minLength" in json.dumps(schema), "the given schema is unchanged"
+
+
+def test_the_system_message_to_claude_is_marked_for_the_cache(server: OpenAIServer) -> None:
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello."}]
+    endpoint = Completion(model="anthropic/claude-sonnet-4-5", api_base=server.base_url.removesuffix("/v1"))
+    litellm_client.complete(endpoint, messages, None, name="x", api_key=KEY, secrets=())
+    assert wire(server)["system"] == [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
+    assert messages[0] == {"role": "system", "content": "Be brief."}
 
 
 def test_parameters_are_not_modified(server: OpenAIServer) -> None:
