@@ -104,10 +104,14 @@ _WHENEVER: Final = _start(
     rf"(?:(?:whenever|every time|each time|any ?time) [^,]{{3,120}}|(?:if|when) {_ASK}[^,]{{2,120}})(?:,| then) "
     rf"(?:then |please |always |never |just |only |{_NOT} )*{_TASK}"
 )
+#: "Give me distances in kilometres, never in miles."
+_MANNER: Final = re.compile(
+    r"(?:, | and | but )(?:always|never) (?:in|on|with|without|by|as|before|after|more than|less than)\b", re.IGNORECASE
+)
 #: "Send me a summary every Friday."
 _RECURS: Final = _start(
-    r"(?:remind|send|message|notify|ping|email|text|brief|update|wake) me\b(?!.*\b(?:that|which|who|script|job|code)\b)"
-    r".*\b(?:(?:every|each) (?:other |second |first |last )?"
+    r"(?:remind(?=.*\b(?:to|about)\b)|send|message|notify|ping|email|text|brief|update|wake) me\b"
+    r"(?!.*\b(?:that|which|who|script|job|code)\b).*\b(?:(?:every|each) (?:other |second |first |last )?"
     r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|day|morning|evening|night|week|weekend|month|quarter|year|hour)"
     r"|on (?:mon|tues|wednes|thurs|fri|satur|sun)days)\b"
 )
@@ -130,7 +134,8 @@ _ONE_TASK: Final = _start(
     r"(?:(?:can|could|would|will) you (?:please )?|i(?:['’]d| would)? (?:want|need|like) you to |help me (?:to )?"
     r"|let['’]s )?(?:write|draft|create|generate|make(?! sure)|design|compose|translate|summari[sz]e|rewrite|rephrase"
     r"|paraphrase|edit|proofread|correct|fix|build|develop|act|pretend|imagine|roleplay|play|plan|prepare|produce|explain"
-    r"|describe|outline|brainstorm|list|convert|code|implement|continue|give|suggest|recommend)\b",
+    r"|describe|outline|brainstorm|list|convert|code|implement|continue|suggest|recommend"
+    r"|give (?:me |us )?(?:an?|the|some|your|\d+|two|three|four|five|ten))\b",
     r"(?:you are|you['’]re) (?:an?|the)\b",
     r"(?:your|the) (?:task|role|job|goal)\b",
 )
@@ -269,7 +274,11 @@ def _instructs(text: str, *, in_task: bool) -> bool:
         cues += [_ALWAYS.match(text), _ALWAYS_INSIDE.search(text)]
     if any(cue is not None and _is_task(text, cue) for cue in cues) or (lasts and _WANTED.match(text)):
         return True
-    return not in_task and (_LANGUAGE.match(text) is not None or _RECURS.match(text) is not None)
+    if in_task:
+        return False
+    asked = _ASKED.match(text) if _MANNER.search(text) else None
+    is_manner = asked is not None and _is_task(text, asked)
+    return is_manner or _LANGUAGE.match(text) is not None or _RECURS.match(text) is not None
 
 
 def _is_task(text: str, cue: re.Match[str]) -> bool:
