@@ -22,7 +22,7 @@ from memory_pipeline.models.hosted.answer_schemas import (
     read_answer,
     schema_of,
 )
-from memory_pipeline.models.hosted.grounding import Evidence, Source
+from memory_pipeline.models.hosted.evidence import Evidence, Source
 from memory_pipeline.models.hosted.prompts import Line, Question, chunks_of
 from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, identity_of
 

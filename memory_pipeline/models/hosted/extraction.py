@@ -27,7 +27,8 @@ from memory_pipeline.models.deterministic.language.dates import DateMention, dat
 from memory_pipeline.models.deterministic.language.grammar import sentences_of
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import ExtractionAnswer, read_answer, schema_of
-from memory_pipeline.models.hosted.grounding import Grounds, Source, Unfounded
+from memory_pipeline.models.hosted.evidence import Source, Unfounded
+from memory_pipeline.models.hosted.grounding import Grounds
 from memory_pipeline.models.hosted.prompts import Chunk, Line, Question, chunks_of
 from memory_pipeline.models.hosted.transport.requests import CutError, LlmRequest, identity_of
 
@@ -261,6 +262,8 @@ class HostedExtractor:
 
         for position, found in enumerate(answer.facts, start=1):
             messages = cited(found.messages)
+            if found.durable is not None:  # it is the user's, although the agent may have repeated it
+                messages = [message for message in messages if message.role is Role.USER] or messages
             reason = grounds.refuse_fact(
                 found.content, messages, instructs=found.instructs, is_durable=found.durable is not None
             )

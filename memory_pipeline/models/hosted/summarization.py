@@ -19,7 +19,7 @@ from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic.summarization import ExtractiveSummarizer
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import FoundPoint, SummaryAnswer, read_answer, schema_of
-from memory_pipeline.models.hosted.grounding import SHARE_OF_SUMMARY, Evidence, Source, Unfounded
+from memory_pipeline.models.hosted.evidence import SHARE_OF_SUMMARY, Evidence, Source, Unfounded
 from memory_pipeline.models.hosted.prompts import Line, Question, chunks_of
 from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, LlmRequest, identity_of
 

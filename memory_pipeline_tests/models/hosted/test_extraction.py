@@ -24,8 +24,8 @@ from memory_pipeline.domain.model_calls import Trouble, count_tokens
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
+from memory_pipeline.models.hosted.evidence import Unfounded
 from memory_pipeline.models.hosted.extraction import HostedExtractor
-from memory_pipeline.models.hosted.grounding import Unfounded
 from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW, START

@@ -12,7 +12,8 @@ from memory_pipeline.client.pipeline import run_all
 from memory_pipeline.domain.graph.triples import fold_operations, standing
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.models.hosted import prompts
-from memory_pipeline.models.hosted.grounding import Evidence, Grounds, Source, Unfounded
+from memory_pipeline.models.hosted.evidence import Evidence, Source, Unfounded
+from memory_pipeline.models.hosted.grounding import Grounds
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.rendering import run_line
 from memory_pipeline.steps.results import RunResult

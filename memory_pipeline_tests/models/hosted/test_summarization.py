@@ -20,7 +20,7 @@ from memory_pipeline.domain.periods import Period
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.summaries import Assignment, Condensation, Material
 from memory_pipeline.models.deterministic.summarization import ExtractiveSummarizer
-from memory_pipeline.models.hosted.grounding import Unfounded
+from memory_pipeline.models.hosted.evidence import Unfounded
 from memory_pipeline.models.hosted.summarization import HostedSummarizer
 from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline_tests import oracle
