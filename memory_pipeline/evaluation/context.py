@@ -216,7 +216,7 @@ def judged(prompt: Prompt, context: InjectedContext, fill: frozenset[str] = froz
     missing = [" or ".join(each) for each in prompt.holds if not any(text in block for text in each)]
     wrong = [text for text in prompt.lacks if text in block]
     wrong += [
-        old for new, old in prompt.newer if -1 < block.find(old) < block.find(new) or (old in block > new in block)
+        old for new, old in prompt.newer if old in block and (new not in block or block.find(old) < block.find(new))
     ]
     if prompt.relevant and not any(prompt.relevant & part.evidence for part in context.parts):
         missing.append("evidence")

@@ -72,6 +72,48 @@ def named_in(
     return list(dict.fromkeys(found))
 
 
+_RELATION = re.compile(r"\b(?:my|our|the)((?:\s+[^\W\d_]+){1,3})", re.IGNORECASE)
+_PARTNERS = ("wife", "husband", "partner", "girlfriend", "boyfriend", "fiancé", "fiancée", "spouse")
+_CHILDREN, _PARENTS = ("son", "daughter", "child"), ("mother", "father", "mum", "mom", "dad")
+_SIBLINGS = ("brother", "sister")
+#: Relations that a word means, if it is not one itself.
+_MEANT = {
+    **dict.fromkeys(_PARTNERS, _PARTNERS),
+    **dict.fromkeys(("kid", "kids", "children", "child"), _CHILDREN),
+    **dict.fromkeys(("mum", "mom", "mother"), ("mother", "mum", "mom")),
+    **dict.fromkeys(("dad", "father"), ("father", "dad")),
+    **dict.fromkeys(("pet", "pets"), ("dog", "cat")),
+    "parents": _PARENTS,
+    "siblings": _SIBLINGS,
+    "family": (*_PARTNERS, *_CHILDREN, *_PARENTS, *_SIBLINGS),
+}
+
+
+def related_in(graph: GraphSnapshot, text: str, owners: Iterable[int]) -> list[int]:
+    """Return the entities that a text names by a relation: "my son", "our landlady", "the dog".
+
+    A relation is a predicate ``has_…`` of one of `owners`, or of anybody if only one fact has it.
+    """
+    asked = {
+        relation
+        for match in _RELATION.finditer(text[:_READ])
+        for word in match[1].lower().split()
+        for relation in (_MEANT.get(word) or (word, word.removesuffix("s")))
+    }
+    if not asked:
+        return []
+    labels = pa.array(sorted(f"has_{relation}" for relation in asked), pa.string())
+    codes = np.array(sorted(set(owners)), np.int64)
+    own: list[int] = []
+    others: list[int] = []
+    for place, layer in enumerate(graph.layers):
+        rows = graph.visible(place, np.flatnonzero(pc.is_in(layer.rows["label"], labels).to_numpy()))
+        for row, is_own in zip(rows.tolist(), np.isin(layer.ends[0][rows], codes).tolist(), strict=True):
+            (own if is_own else others).append(int(layer.ends[1][row]))
+    found = own or (others if len(set(others)) == 1 else [])
+    return list(dict.fromkeys(found))
+
+
 def _known(graph: GraphSnapshot, text: str, speaker: str | None) -> Iterator[int]:
     tokens = list(_TOKEN.finditer(text))
     place = 0
@@ -87,6 +129,11 @@ def _known(graph: GraphSnapshot, text: str, speaker: str | None) -> Iterator[int
             if code is not None:
                 yield code
             place += 1
+
+
+def says_i(text: str) -> bool:
+    """Return whether a text has a pronoun of the first person."""
+    return any(token.group().lower().replace("’", "'") in _FIRST_PERSON for token in _TOKEN.finditer(text[:_READ]))
 
 
 def _person_meant(graph: GraphSnapshot, word: str, speaker: str | None) -> int | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from heapq import nsmallest
 from operator import attrgetter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +18,12 @@ from memory_pipeline.domain.graph.triples import Triple
 from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.graph.entities import named_in, ranked
+from memory_pipeline.graph.entities import named_in, ranked, related_in, says_i
 from memory_pipeline.graph.state import GraphOverlay
 from memory_pipeline.lake.codec.graph import rows_to_triples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import date
     from pathlib import Path
 
@@ -103,6 +103,14 @@ class Neighbor:
 
     name: str
     distance: int
+
+
+class Mentions(NamedTuple):
+    """The names of the entities in a text: as such, by a relation ("my son"), and of who says it."""
+
+    named: list[str]
+    related: list[str]
+    own: list[str]
 
 
 class Neighbors(list[Neighbor]):
@@ -304,6 +312,36 @@ class Graph:
         valid_at = None if at is None else self._calendar.moment("at", at)
         graph = self._state.snapshot()
         codes = named_in(graph, query, speaker=speaker, names=names)
+        return self._around(graph, codes, query, limit, hops, instant, valid_at)
+
+    def around(
+        self, names: Iterable[str], query: str, limit: int, *, hops: int, now: datetime, at: datetime | None = None
+    ) -> Facts:
+        """Return the facts around entities, those that fit a text best first; see :meth:`search`. Times are UTC."""
+        graph = self._state.snapshot()
+        codes = [code for name in names if (code := graph.code(name)) is not None]
+        return self._around(graph, codes, query, limit, hops, now, at)
+
+    def mentions(self, text: str, own: Sequence[str]) -> Mentions:
+        """Return the entities that a text names. `own` are the names of who says it, whom "I" and "my" mean."""
+        graph = self._state.snapshot()
+        speakers = [code for name in own if (code := graph.code(name)) is not None]
+        user = graph.code("User")  # whom "I" means in `named_in`
+        codes = [code for code in named_in(graph, text) if code != user or user not in speakers]
+        related = [code for code in related_in(graph, text, speakers) if code not in codes and code not in speakers]
+        meant = [code for code in speakers if code not in codes] if says_i(text) else []
+        return Mentions(graph.spelt(codes), graph.spelt(related), graph.spelt(meant))
+
+    def _around(
+        self,
+        graph: GraphSnapshot,
+        codes: list[int],
+        query: str,
+        limit: int,
+        hops: int,
+        instant: datetime,
+        valid_at: datetime | None,
+    ) -> Facts:
         if not codes:
             return Facts()
         best, total = ranked(graph, codes, query, limit, hops, int(instant.timestamp() * 1e6), valid_at)

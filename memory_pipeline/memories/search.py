@@ -20,7 +20,7 @@ import numpy as np
 from memory_pipeline.domain.authority import Authority
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.decay import relevance_at, warning
-from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.domain.memories.record import MemoryKind, Status
 from memory_pipeline.domain.scopes import optional_label
 from memory_pipeline.domain.text.ranking import Query
 from memory_pipeline.domain.text.recalled_text import mark_lines
@@ -217,7 +217,6 @@ class MemorySearch(DurableMemories):
         exclude: frozenset[str],
         now: datetime | None,
         *,
-        hops: int = 0,
         links: int = 0,
         where: Filter | None = None,
         minimum_score: float = 0.0,
@@ -225,20 +224,30 @@ class MemorySearch(DurableMemories):
     ) -> list[RecalledMemory]:
         """Return at most `most` memories that are related to a query, in the order of :meth:`search`.
 
-        Those that `links` steps along links lead to follow, with as many steps fewer in the graph. `where` filters the
-        memories and their facts. Memories with a score below `minimum_score` are left out, unless a model selects.
-        `hides` returns whether to leave out a memory because of its content.
+        Those that `links` steps along links lead to follow. `where` filters them. Memories with a score below
+        `minimum_score` are left out, unless a model selects. `hides` returns whether to leave out a memory because of
+        its content.
         """
         question, vector = Query.of(query, (), own=self._own), self.embedded([query])[0]
         wanted = Wanted(
             question, vector, most, where=where, exclude=exclude, only_fitting=True, minimum_score=minimum_score,
             hides=hides,
         )  # fmt: skip
-        found = self.chosen(wanted, query, hops, now)
-        return [*found, *self._linked(found, wanted, links, hops, now)]
+        found = self.chosen(wanted, query, 0, now)
+        return [*found, *self._linked(found, wanted, links, now)]
+
+    def instructions(self, *, now: datetime | None) -> list[DurableMemory]:
+        """Return the instructions that apply to the reader, the newest first; cold ones are left out."""
+        top = self._state.snapshot(until_of(now, self._state.calendar))
+        headers = top.headers(
+            lambda rows: rows.equal("status", Status.ACTIVE.value) & rows.equal("kind", MemoryKind.INSTRUCTION.value),
+            lambda header: header.is_recalled and header.kind is MemoryKind.INSTRUCTION,
+        )
+        found = top.load([one.id for one in headers])
+        return [one for one in found.values() if one.is_recalled and self._said_by(one, top).may_instruct]
 
     def _linked(
-        self, found: Sequence[RecalledMemory], wanted: Wanted, links: int, hops: int, now: datetime | None
+        self, found: Sequence[RecalledMemory], wanted: Wanted, links: int, now: datetime | None
     ) -> Iterator[RecalledMemory]:
         """Yield the memories that up to `links` steps along links lead to, nearest first, the strongest link first."""
         where = wanted.where
@@ -246,7 +255,7 @@ class MemorySearch(DurableMemories):
             return  # a link tells nothing about these
         until, ring = until_of(now, self._state.calendar), list(found)
         seen = {one.memory.id for one in ring} | {one.partition("#")[0] for one in wanted.exclude}
-        for step in range(1, links + 1):
+        for _ in range(links):
             origins = {one.memory.id: one for one in ring}
             reached: dict[str, tuple[float, RecalledMemory]] = {}
             for link in self._state.links(list(origins), until) if ring else ():
@@ -264,7 +273,7 @@ class MemorySearch(DurableMemories):
                 and (where is None or _is_within(where, known[own].updated_at))
             ]
             seen |= reached.keys()
-            ring = self.load_results(RankedMemories(top, fitting, known), now, max(hops - step, 0), where)
+            ring = self.load_results(RankedMemories(top, fitting, known), now)
             yield from ring
 
     def blocks(self, where: Filter, *, entries: bool | None, now: datetime | None) -> list[Block]:
@@ -295,7 +304,7 @@ class MemorySearch(DurableMemories):
             memory = memories.get(one.id)
             if memory is not None:
                 facts = self._around(memory, hops, at, is_past=now is not None) if hops else ()
-                facts = tuple(fact for fact in facts if where is None or _passes(fact, where))
+                facts = tuple(fact for fact in facts if where is None or passes(fact, where))
                 identity = ranked.top.identity_of(memory.id)
                 note, score = warning(memory, at), round(one.score, 4)
                 relevance = round(relevance_at(memory, at), 4)
@@ -401,7 +410,8 @@ def _hides(wanted: Wanted, memory: DurableMemory) -> bool:
     return wanted.hides is not None and wanted.hides(memory)
 
 
-def _passes(fact: GraphFact, where: Filter) -> bool:
+def passes(fact: GraphFact, where: Filter) -> bool:
+    """Return whether a graph fact passes a filter. Facts have no person, tag or importance, and fail such a filter."""
     others = (where.kind, where.person, where.conversation_id, where.tag, where.minimum_importance)
     return all(term is None for term in others) and _is_within(where, fact.valid_from)
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Unpack, cast
 
+from memory_pipeline.configuration.model_settings import Injection
 from memory_pipeline.domain.capture import Capture, capture_in
 from memory_pipeline.domain.fields import PromptOptions, SearchFilters, check_names
 from memory_pipeline.domain.scopes import optional_label, user_identity
@@ -17,11 +18,10 @@ from memory_pipeline.domain.values import count_of, share_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.memories.search import CHOSEN
-from memory_pipeline.models.factory import reading_models
+from memory_pipeline.models.factory import ReadingModels, reading_models
 from memory_pipeline.overlay import one_read
-from memory_pipeline.reader.packing.injection import MAX_PARTS, document_parts, inject
+from memory_pipeline.reader.packing.injection import MAX_PARTS, document_parts, inject, recall
 from memory_pipeline.reader.packing.items import DURABLE, InjectedContext, Source
-from memory_pipeline.reader.packing.recall import choose, fitting
 from memory_pipeline.reader.packing.sources import RecallRequest
 from memory_pipeline.reader.proactive_recall import proactive_recall
 from memory_pipeline.search.arguments import (
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
     from memory_pipeline.memories.search import MemorySearch, RecalledMemory
-    from memory_pipeline.models.factory import ReadingModels
     from memory_pipeline.reader.packing.items import Recalled, Recollection
     from memory_pipeline.reader.packing.sources import MemorySources
     from memory_pipeline.reader.scope_states import ScopeStates
@@ -84,11 +83,13 @@ class PromptReader:
     ) -> Recollection:
         """Return what memory holds about a question, best first, within one token budget.
 
-        Facts, points of summaries, and up to five matching durable memories, each with graph facts around the entities
-        it names, are chosen by their score, less the price of their tokens. Nothing is repeated: a summary is never
-        returned with one of its facts, nor a durable memory with the whole messages it comes from. Its text lists
-        facts in the order of time. A sentence that repeats a revoked memory word for word is left out. The same memory
-        gives the same answer.
+        It has the same items as :meth:`context`, except instructions that apply to anything and the hot index. If the
+        question asks about a period as a whole, the points of its summaries come first, then graph facts about those
+        whom it names, also by a relation ("my son"), then facts, points and durable memories by their score, less the
+        price of their tokens. Fill, such as "Thanks!", is left out, and so is what fits much worse than the best.
+        Nothing is repeated: a summary is not returned with one of its facts, unless the question asks about its
+        period, nor a durable memory with the whole messages it comes from. A sentence that repeats a revoked memory
+        word for word is left out. The same memory gives the same answer.
 
         Args:
             query: the question, at most 10,000 characters, or the last messages of a conversation, oldest first.
@@ -96,7 +97,8 @@ class PromptReader:
             minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default 0.11, as
                 in :meth:`search_memory`.
             exclude: ids of items that were shown before. They are left out in their other forms too.
-            hops: steps in the graph from the entities of a durable memory, and along links between memories, 0 to 3.
+            hops: steps in the graph from the entities that the question names, and along links between memories, 0
+                to 3.
             now: ignore everything after this time; by default the current time.
             filters: see :class:`~memory_pipeline.domain.fields.SearchFilters`. The tag may also be one of a durable
                 memory; summaries have none.
@@ -115,10 +117,10 @@ class PromptReader:
         count_of("hops", hops, 0, MAX_HOPS)
         floor = share_of("minimum_score", minimum_score, DEFAULT_FLOOR)
         request = RecallRequest(where, at, None if now is None else at, validate_ids("exclude", exclude), floor)
-        found = self._sources.candidates(text, max_tokens, request)
-        durable = self._sources.durable(text, CHOSEN, request, found, hops)
-        said, lasting = fitting([*found.facts, *found.points], durable, floor)
-        chosen = choose(said, (), self.calendar, max_tokens, lasting)
+        limits = {"max_results": _MOST_ITEMS, "max_tokens": max_tokens, "minimum_score": floor}
+        settings = Injection().model_copy(update=limits)
+        searches = self._sources.searches(text, request, None, hops)
+        chosen = recall(text, settings, ReadingModels(), searches, self.calendar)
         self.note_uses([item.id for item in chosen if item.grain == DURABLE], now=now)
         return chosen
 
@@ -165,7 +167,7 @@ class PromptReader:
         now: When | None = None,
         **options: Unpack[PromptOptions],
     ) -> InjectedContext:
-        """Return context for a prompt: durable memories, facts, points of summaries, graph facts, and documents.
+        """Return context for a prompt: as :meth:`context`, with few items, and with documents.
 
         The block is marked as recalled, and the marked lines are removed when the block is written back with a
         conversation. An error in one source is reported in `troubles`; the other sources still answer. The section
@@ -188,7 +190,7 @@ class PromptReader:
         """
         if max_results is not None:
             count_of("max_results", max_results, 1, MAX_PARTS)
-        return self._injected(query, document_parts(documents), max_results, max_tokens, now, options)
+        return self._injected(query, document_parts(documents), max_results, max_tokens, now, options, needs_query=True)
 
     @one_read()
     def context(
@@ -199,9 +201,10 @@ class PromptReader:
         now: When | None = None,
         **options: Unpack[PromptOptions],
     ) -> InjectedContext:
-        """Return the context for a prompt: what fits the query, as many items as the budget holds.
+        """Return the context for a prompt: instructions that apply, then what fits the query; see :meth:`recall`.
 
-        Lines of the hot index fill the rest.
+        Instructions have a fifth of the budget. Lines of the hot index fill the rest. Of what was said, the newest day
+        is first.
 
         Args:
             query: the user's message or question, or the last messages of a conversation, oldest first; blank for the
@@ -213,7 +216,7 @@ class PromptReader:
         Raises:
             InputError: an argument is invalid.
         """
-        return self._injected(query, (), _MOST_ITEMS, max_tokens, now, options, is_filled=True)
+        return self._injected(query, (), _MOST_ITEMS, max_tokens, now, options)
 
     def _injected(
         self,
@@ -224,9 +227,8 @@ class PromptReader:
         now: When | None,
         options: PromptOptions,
         *,
-        is_filled: bool = False,
+        needs_query: bool = False,
     ) -> InjectedContext:
-        """Return the context for a prompt; if `is_filled`, with lines of the hot index."""
         check_names(options, PromptOptions)
         self._require_grant()
         conversation, speaker, hops = options.get("conversation"), options.get("speaker"), options.get("hops", 1)
@@ -245,14 +247,14 @@ class PromptReader:
         if not settings.enabled:
             reason = "injection is switched off in config/workspaces.yaml"
             return InjectedContext(left_out=len(documents), troubles={"injection": reason})
-        if text is None and not is_filled:
+        if text is None and needs_query:
             return InjectedContext(left_out=len(documents), troubles={"injection": "query is blank"})
         everything = filter_of(self._lake.calendar, instant, {})
         floor = share_of("minimum_score", options.get("minimum_score"), settings.minimum_score)
         request = RecallRequest(everything, instant, None if now is None else instant, excluded, floor)
         given = {"max_results": most, "max_tokens": max_tokens, "minimum_score": floor}
         limited = settings.model_copy(update={name: one for name, one in given.items() if one is not None})
-        searches = self._sources.searches(text or "", request, speaker, hops, is_filled=is_filled)
+        searches = self._sources.searches(text or "", request, speaker, hops)
         context = inject(text, documents, limited, self._reading_models, searches, self.calendar)
         # Lines of the hot index have no kind: they only fill the budget.
         self.note_uses([item.id for item in context.of(Source.DURABLE) if item.kind], now=now)

@@ -384,6 +384,13 @@ class Candidates:
                 count += len(np.unique(segment.message[is_older]))
         return count
 
+    def own_rows(self) -> list[RowBlock]:
+        """Return the cached facts of the user's own memory; of the agent's if there is no user."""
+        scopes = self._scopes()
+        own = next((one for one in scopes if one.scope.identity.startswith("user:")), scopes[0])
+        pending, table, _ = own.rows(Grain.WORKING)
+        return [*([] if pending is None else [pending]), *(part.segment for part in (table.parts if table else ()))]
+
     def points(self, grain: Grain) -> list[RowBlock]:
         """Return the points of a grain's summaries, by scope; those that are too many to cache are left out."""
         return [points for of in self._scopes() if (points := of.points(grain)) is not None]

@@ -24,7 +24,7 @@ from memory_pipeline.lake.index.index_rows import vectors_of
 from memory_pipeline.search.vector_sketch import VectorSketch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -155,10 +155,30 @@ class RowBlock:
         """Lay out rows with a column of vectors of length `dimension`."""
         return cls(rows.drop_columns(["vector"]), vectors_of(rows, dimension), scope)
 
+    def turns_of(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return for each row the first turn in its slot, or the row itself if there is none."""
+        slots = self.slot[rows]
+        found: NDArray[np.intp] = np.where(self._turns[slots] < 0, rows, self._turns[slots])
+        return found
+
+    @cached_property
+    def _turns(self) -> NDArray[np.intp]:
+        """The first turn of each slot; -1 without one."""
+        turns = np.flatnonzero(flags_of(pc.equal(self.rows["kind"], FactKind.TURN.value)))[::-1]
+        found = np.full(self.slots, -1, np.intp)
+        found[self.slot[turns]] = turns  # the last of several assignments stays
+        return found
+
     @property
     def identity(self) -> str:
         """The identity of the scope."""
         return "" if self.scope is None else self.scope.identity
+
+    @cached_property
+    def users(self) -> frozenset[str]:
+        """The names of the speakers of users' messages."""
+        said = flags_of(pc.equal(self.rows["role"], Role.USER.value))
+        return frozenset(self.speakers[code] for code in np.unique(self.speaker[said]).tolist() if code >= 0)
 
     @cached_property
     def by_time(self) -> NDArray[np.intp]:
@@ -232,6 +252,12 @@ class RowBlock:
     def holding(self, word: str | Window) -> NDArray[np.int32]:
         """Return the rows that contain a word, or were said in or mention a day of a window, ascending."""
         return self._holding[self._place(word)] if isinstance(word, str) else self._within(word)
+
+    def within(self, windows: Iterable[Window]) -> list[str]:
+        """Return the ids of the rows of messages that were said in a window or mention a day of it."""
+        rows = np.concatenate([self.holding(window) for window in windows])
+        found: list[str] = self.ids.filter(pa.array(np.isin(self.slot, self.slot[rows]))).to_pylist()
+        return found
 
     def times(self, word: str | Window) -> NDArray[np.uint16]:
         """Return how often each row of :meth:`holding` contains a word, at most 65,535; 1 for a window."""

@@ -113,6 +113,15 @@ class Searcher:
         self.candidates = Candidates(lake, scopes, embedder)
         self._makings = Makings()
 
+    def own_names(self) -> list[str]:
+        """Return the names under which memory has what the asking user said: ``User`` or the user's id, and others.
+
+        Without a user, and in the user's own memory, a name is the user's if all users' messages have it.
+        """
+        names = {name for block in self.candidates.own_rows() for name in block.users}
+        own = ["User"] if self._own is None else [*self._own.speakers, self._own.name]
+        return list(dict.fromkeys([*own, *(names if len(names) == 1 else ())]))
+
     def newest(self, grain: Grain, where: Filter, limit: int) -> Found:
         """Return the newest rows of a grain."""
         # Otherwise the sentences of a message would appear beside the message.
@@ -193,7 +202,7 @@ class Searcher:
         question = _question(segments, text, self.local_calendar, now, self._own)
         words = words_of(question, segments)
         ranking = self._ranked(question, words, self.candidates.embedded(question.bare), segments, masks, limit)
-        found = selection.best(facts, ranking[: len(facts)], limit, self._weights, explain=True)
+        found = selection.best(facts, ranking[: len(facts)], limit, self._weights, explain=True, whole=True)
         scored = iter(ranking[len(facts) :])
         points = {
             grain: selection.best(blocks, list(islice(scored, len(blocks))), POINTS, self._weights)

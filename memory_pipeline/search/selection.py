@@ -34,6 +34,8 @@ _SHOWN = [
 ]  # fmt: skip
 #: Columns of durable memories alone.
 _OF_MEMORIES = ["created_at", MADE_OF]
+#: Characters of a message that is shown whole.
+_SHORT = 250
 _UTC = ZoneInfo("UTC")
 _DAY = 86_400_000_000  # microseconds
 _ADDED_DATE = re.compile(r" \[\d{4}[^\]]*\]")
@@ -130,9 +132,15 @@ class _Candidate(NamedTuple):
 
 
 def best(
-    segments: Sequence[RowBlock], scored: Sequence[Scored], count: int, weights: Weights, *, explain: bool = False
+    segments: Sequence[RowBlock],
+    scored: Sequence[Scored],
+    count: int,
+    weights: Weights,
+    *,
+    explain: bool = False,
+    whole: bool = False,
 ) -> list[Choice]:
-    """Return up to `count` rows, best first, each message once.
+    """Return up to `count` rows, best first, each message once; if `whole`, a short message instead of a part of it.
 
     Each hit of a talk lowers the score of the next ones (:attr:`Weights.repeats`). Ties are ordered by id.
     """
@@ -144,7 +152,7 @@ def best(
         if others == -np.inf or (len(chosen) == count and chosen[-1][0].score + chosen[-1][1] > others):
             break
         considered *= 4
-    rows = _rows(segments, scored, [candidate for candidate, _ in chosen])
+    rows = _rows(segments, scored, [candidate for candidate, _ in chosen], whole=whole)
     return [
         Choice(
             rows[candidate.id],
@@ -216,16 +224,34 @@ def _taken(candidates: Sequence[_Candidate], count: int, weights: Weights) -> li
 
 
 def _rows(
-    segments: Sequence[RowBlock], scored: Sequence[Scored], candidates: Sequence[_Candidate]
+    segments: Sequence[RowBlock], scored: Sequence[Scored], candidates: Sequence[_Candidate], *, whole: bool
 ) -> dict[str, dict[str, Any]]:
+    """Return the columns of candidates by their ids."""
     rows: dict[str, dict[str, Any]] = {}
     for number, (segment, part) in enumerate(zip(segments, scored, strict=True)):
-        places = [candidate.place for candidate in candidates if candidate.segment == number]
-        if places:
+        own = [candidate for candidate in candidates if candidate.segment == number]
+        if own:
             shown = [*_SHOWN, *(name for name in _OF_MEMORIES if name in segment.rows.column_names)]
-            found = _read(segment.rows.select(shown).take(part.rows[places]))
-            rows |= {row["id"]: row | {"identity": segment.identity} for row in found}
+            columns = segment.rows.select(shown)
+            places = part.rows[[candidate.place for candidate in own]]
+            found = _read(columns.take(places))
+            if whole:
+                turns = _read(columns.take(segment.turns_of(places)))
+                found = [_whole(row, turn) for row, turn in zip(found, turns, strict=True)]
+            rows |= {one.id: row | {"identity": segment.identity} for one, row in zip(own, found, strict=True)}
     return rows
+
+
+def _whole(row: dict[str, Any], turn: dict[str, Any]) -> dict[str, Any]:
+    """Return the message of a fact if it is short, in the same conversation, and holds the words of the fact."""
+    text = turn["content"]
+    is_whole = (
+        turn["kind"] == FactKind.TURN
+        and turn["source_ids"] == row["source_ids"]
+        and len(text) <= _SHORT
+        and _ADDED_DATE.sub("", row["content"].removeprefix(f"{row['speaker']}: ")) in text
+    )
+    return turn if is_whole else row
 
 
 def _read(rows: pa.Table) -> list[dict[str, Any]]:

@@ -48,7 +48,7 @@ def reader(shared: str, models: Models) -> MemoryReader:
 # Sources that fail.
 
 #: The method that queries each source.
-FAILING = {"memory": (Searcher, "everything"), "graph": (Graph, "search"), "durable": (MemorySearch, "fitting")}
+FAILING = {"memory": (Searcher, "everything"), "graph": (Graph, "mentions"), "durable": (MemorySearch, "fitting")}
 
 
 @pytest.mark.parametrize("error", [InputError("no such thing"), OSError("disk is gone"), RuntimeError("boom")])

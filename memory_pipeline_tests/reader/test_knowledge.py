@@ -116,7 +116,7 @@ def test_the_text_is_in_the_order_of_sources_and_time(parts: tuple[Recalled, ...
     assert sorted(map(id, ordered)) == sorted(map(id, parts))
     assert [one.source for one in ordered] == sorted((one.source for one in ordered), key=list(Source).index)
     days = [one.date or date.min for one in ordered if one.source is Source.MEMORY]
-    assert days == sorted(days)
+    assert days == sorted(days, reverse=True)
 
 
 def test_a_date_is_shown_once_a_day() -> None:
@@ -125,7 +125,7 @@ def test_a_date_is_shown_once_a_day() -> None:
         return replace(part(text), date=at.date(), said_at=at)
 
     items = [said("Anna: Good night.", 15, 22), said("Ben: Hello.", 16, 8), said("Anna: Good morning.", 15, 8)]
-    lines = ["⁍ [2024-01-15] Anna: Good morning.", "⁍ Anna: Good night.", "⁍ [2024-01-16] Ben: Hello."]
+    lines = ["⁍ [2024-01-16] Ben: Hello.", "⁍ [2024-01-15] Anna: Good morning.", "⁍ Anna: Good night."]
     assert str(Recollection(items)).splitlines() == lines
     assert InjectedContext(tuple(items)).block.splitlines()[3:-1] == lines
 

@@ -19,7 +19,9 @@ from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.memories.search import MemorySearch
 from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader, Recalled
-from memory_pipeline.reader.packing.recall import choose, considered
+from memory_pipeline.reader.packing.items import Recollection
+from memory_pipeline.reader.packing.packer import Packer, by_worth
+from memory_pipeline.reader.packing.recall import considered
 from memory_pipeline.search.row_block import points_of
 from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
 from memory_pipeline_tests.index_rows import put_rows, segment, summary
@@ -51,6 +53,16 @@ def filled(shared_folder: SharedFolder, models: Models) -> Path:
 @pytest.fixture
 def reader(filled: Path, models: Models) -> MemoryReader:
     return MemoryReader(Lake(str(filled)), ACME, models.embedder)
+
+
+def choose(
+    facts: list[Recalled], points: list[Recalled], calendar: Calendar, budget: int, kept: list[Recalled] | None = None
+) -> Recollection:
+    """Return what the packer chooses, the strongest first."""
+    packer, given = Packer(calendar, budget), [*(kept or []), *facts, *points]
+    packer.fill(by_worth([*facts, *points, *(kept or [])]))
+    places = {one.id: place for place, one in enumerate(given)}
+    return Recollection(sorted(packer.chosen, key=lambda one: (-one.strength, places[one.id])))
 
 
 def item(period: Period, strength: float = 1.0, text: str = "something", number: int = 0) -> Recalled:
@@ -104,6 +116,7 @@ def test_summaries_fill_in_where_facts_are_gone(filled: Path, root: str, models:
     assert {one.grain for one in found if isinstance(one.grain, Grain)} <= set(SUMMARY_GRAINS)
     assert any("moved to Porto" in one.content for one in found)
     assert sum("moved to Porto" in one.content for one in found) == 1  # a durable memory takes the place of its point
+    found = reader.recall("When does the ferry go?", now=NOW)
     point = next(one for one in found if "ferry" in one.content and isinstance(one.grain, Grain))
     assert point.date == date(2024, 6, 9)
     assert str(point).endswith(f"({point.grain} summary of {point.period})")

@@ -17,6 +17,7 @@ from itertools import chain, zip_longest
 from math import fsum, log
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import InputError, MemoryPipelineError, shown
 from memory_pipeline.reader.packing.items import (
@@ -24,6 +25,7 @@ from memory_pipeline.reader.packing.items import (
     Document,
     InjectedContext,
     Recalled,
+    Recollection,
     Source,
     compact,
     in_order,
@@ -44,9 +46,6 @@ _CLOSING: Final = f"{_OPENING})."
 _COMPARED: Final = 4_000
 #: Weight of a document's rank, relative to the words it shares with the query.
 _RANK_WEIGHT: Final = 0.5
-#: The strength of a graph fact does not compare with that of a message. The best one ranks after this many messages,
-#: and each of the next ones after as many more.
-_MESSAGES_PER_FACT: Final = 30
 _CANDIDATES_PER_ITEM: Final = 4
 MAX_PARTS: Final = 50
 
@@ -58,13 +57,21 @@ class Searches(NamedTuple):
         memory: returns facts and points, best first, as many as a token budget could hold.
         graph: returns at most so many graph facts, best first, optionally by the names in the text.
         durable: returns at most so many durable memories, best first.
+        periods: returns the points of the periods that the text asks about as a whole; called after `memory`.
+        instructions: returns the instructions that apply to any text.
         hot_index: returns the durable memories that fill the rest of the budget.
     """
 
     memory: Callable[[str, int], Sequence[Recalled]]
     graph: Callable[[str, int, list[str] | None], Iterable[Recalled]]
     durable: Callable[[str, int], Iterable[Recalled]] = lambda *_: ()
+    periods: Callable[[], Iterable[Recalled]] = tuple
+    instructions: Callable[[], Iterable[Recalled]] = tuple
     hot_index: Callable[[], Iterable[Recalled]] = tuple
+
+
+#: Shares of the budget, and of the number of items, for what comes before the other items.
+_INSTRUCTIONS, _PERIODS, _FACTS = 0.2, 0.4, 0.2
 
 
 def inject(
@@ -77,33 +84,74 @@ def inject(
 ) -> InjectedContext:
     """Return the context for a prompt, within the limits of the settings. `calendar` is that of the summaries.
 
-    Facts and points with a lower score are left out; see :func:`~memory_pipeline.reader.packing.recall.fitting`.
-    Without a query, the context has only the hot index.
+    Without a query, the context has only the instructions and the hot index.
     """
     most, max_tokens = settings.max_results, settings.max_tokens
-    packer = Packer(calendar, max_tokens, is_block=True, most=most)
-    troubles: dict[str, str] = {}
-    ranked: list[Recalled] = []
-    if query is not None:
-        found, troubles = _search(query, most, max_tokens, models, searches)
-        lasting = [*found["durable"], *_scored(found["graph"], found["memory"])]
-        own = settled(chain.from_iterable(fitting(found["memory"], lasting, settings.minimum_score)))
-        if settings.rerank == "deterministic":
-            documents = by_words(query, documents)
-        ranked = distinct(in_turn(by_worth(distinct(own)), documents))
-        if models.reranker is not None and ranked:
-            try:
-                ranked = [ranked[place] for place in models.reranker.order(query, [one.text for one in ranked])]
-            except Exception as error:  # noqa: BLE001  # after any error, the order is unchanged
-                troubles["rerank"] = _message_of(error)
-        _fill(packer, ranked, most)
+    found, troubles = ([], {}) if query is None else select(query, settings, models, searches)
+    standing = list(searches.instructions())
+    leading = _within(standing, _INSTRUCTIONS, max_tokens, most)
+    periods = frozenset(item.id for item in searches.periods())
+    packer = Packer(calendar, max_tokens, is_block=True, most=most, periods=periods)
+    if settings.rerank == "deterministic" and query is not None:
+        documents = by_words(query, documents)
+    ranked = distinct(in_turn([*leading, *found], documents))
+    if models.reranker is not None and query is not None and ranked:
+        try:
+            ranked = [ranked[place] for place in models.reranker.order(query, [one.text for one in ranked])]
+        except Exception as error:  # noqa: BLE001  # after any error, the order is unchanged
+            troubles["rerank"] = _message_of(error)
+    _fill(packer, ranked, most)
     left_out = len(ranked) - len(packer.chosen)
-    packer.fill(searches.hot_index(), may_cut=False)
+    packer.fill([*standing, *searches.hot_index()], may_cut=False)
     return InjectedContext(tuple(in_order(packer.chosen)), left_out, troubles)
 
 
+def recall(
+    query: str, settings: Injection, models: ReadingModels, searches: Searches, calendar: Calendar
+) -> Recollection:
+    """Return what memory holds about a question, best first: the same items as :func:`inject`, without standing ones.
+
+    Raises:
+        Exception: whatever a search raises.
+    """
+    found, _ = select(query, settings, models, searches, is_strict=True)
+    packer = Packer(calendar, settings.max_tokens, periods=frozenset(item.id for item in searches.periods()))
+    packer.fill(found)
+    return Recollection(packer.chosen)
+
+
+def select(
+    query: str, settings: Injection, models: ReadingModels, searches: Searches, *, is_strict: bool = False
+) -> tuple[list[Recalled], dict[str, str]]:
+    """Return the items for a query, those to choose first first, and the error message of each search that failed.
+
+    Points of asked periods are first, then graph facts about those whom the query names, each within a share of the
+    limits, then the others by their worth, then more graph facts. Facts and points with a lower score than the
+    settings' are left out; see :func:`~memory_pipeline.reader.packing.recall.fitting`. If `is_strict`, errors are
+    raised.
+    """
+    most, max_tokens = settings.max_results, settings.max_tokens
+    found, troubles = _search(query, most, max_tokens, models, searches, is_strict=is_strict)
+    periods = _within(searches.periods(), _PERIODS, max_tokens, most)
+    facts = _within(found["graph"], _FACTS, max_tokens, most)
+    others = settled(chain.from_iterable(fitting(found["memory"], found["durable"], settings.minimum_score)))
+    return distinct([*periods, *facts, *by_worth(distinct(others)), *found["graph"]]), troubles
+
+
+def _within(items: Iterable[Recalled], share: float, max_tokens: int, most: int) -> list[Recalled]:
+    """Return the first items that fit into a share of the tokens and of the number of items, at least one."""
+    taken: list[Recalled] = []
+    left = int(share * max_tokens * BYTES_PER_TOKEN)
+    for item in items:
+        size = len(str(item).encode()) + 1
+        if len(taken) < max(share * most, 1) and size <= left:
+            taken.append(item)
+            left -= size
+    return taken
+
+
 def _search(
-    query: str, most: int, max_tokens: int, models: ReadingModels, searches: Searches
+    query: str, most: int, max_tokens: int, models: ReadingModels, searches: Searches, *, is_strict: bool
 ) -> tuple[dict[str, list[Recalled]], dict[str, str]]:
     """Return what each search of memory finds, and the error message of each that failed."""
     several = _CANDIDATES_PER_ITEM * min(most, MAX_PARTS)
@@ -123,7 +171,8 @@ def _search(
             "memory": lambda: _limited(searches.memory(query, max_tokens), max(several, most)),
             "graph": graph_facts,
             "durable": lambda: searches.durable(query, min(most, MAX_PARTS)),
-        }
+        },
+        is_strict=is_strict,
     )
     return found, without_names | troubles
 
@@ -156,8 +205,13 @@ def _size(items: Iterable[Recalled]) -> int:
     return sum(len(item.content) for item in items)
 
 
-def gather(queries: Mapping[str, Callable[[], Iterable[Recalled]]]) -> tuple[dict[str, list[Recalled]], dict[str, str]]:
-    """Run queries in parallel. Return the items found, and the error message of each query that failed."""
+def gather(
+    queries: Mapping[str, Callable[[], Iterable[Recalled]]], *, is_strict: bool = False
+) -> tuple[dict[str, list[Recalled]], dict[str, str]]:
+    """Run queries in parallel. Return the items found, and the error message of each query that failed.
+
+    If `is_strict`, an error is raised.
+    """
     found: dict[str, list[Recalled]] = {}
     troubles: dict[str, str] = {}
     with ThreadPoolExecutor(max(len(queries), 1)) as pool:
@@ -165,7 +219,9 @@ def gather(queries: Mapping[str, Callable[[], Iterable[Recalled]]]) -> tuple[dic
         for name, future in futures.items():
             try:
                 found[name] = list(future.result())
-            except Exception as error:  # noqa: BLE001  # after any error, the other sources still answer
+            except Exception as error:  # after any error, the other sources still answer
+                if is_strict:
+                    raise
                 found[name], troubles[name] = [], _message_of(error)
     return found, troubles
 
@@ -178,17 +234,6 @@ def _limited(items: Sequence[Recalled], most: int) -> list[Recalled]:
     """Return at most `most` facts and as many points."""
     sources = Source.MEMORY, Source.SUMMARY
     return [one for source in sources for one in [item for item in items if item.source is source][:most]]
-
-
-def _scored(facts: Iterable[Recalled], said: Iterable[Recalled]) -> list[Recalled]:
-    """Rank graph facts among messages."""
-    messages = [one for one in said if one.source is Source.MEMORY]
-    ranks = sorted(((one.strength, one.score) for one in messages), reverse=True) or [(0.0, 0.0)]
-    return [
-        replace(fact, strength=strength, score=score)
-        for number, fact in enumerate(facts, start=1)
-        for strength, score in [ranks[min(_MESSAGES_PER_FACT * number, len(ranks) - 1)]]
-    ]
 
 
 def document_parts(documents: Sequence[object]) -> list[Recalled]:

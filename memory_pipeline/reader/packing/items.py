@@ -212,15 +212,20 @@ class InjectedContext:
 
 
 def in_order(items: Iterable[Recalled]) -> list[Recalled]:
-    """Return items in the order of the text: by source, then by time. Memories and documents keep their order."""
+    """Return items in the order of the text: by source, then by time; of what was said, the newest day first.
+
+    Durable memories, graph facts and documents keep their order.
+    """
     return sorted(items, key=_place)
 
 
-def _place(item: Recalled) -> tuple[int, bool, bool, date, datetime, str]:
+def _place(item: Recalled) -> tuple[int, bool, int, datetime, str]:
     place, is_attributed = list(Source).index(item.source), item.heading == _ATTRIBUTED
     if item.source not in {Source.MEMORY, Source.SUMMARY}:
-        return place, is_attributed, not item.is_standing, date.min, _EARLIEST, ""
-    return place, False, False, item.date or date.min, item.said_at or _EARLIEST, item.period
+        return place, is_attributed, not item.is_standing, _EARLIEST, ""
+    day = (item.date or date.min).toordinal()
+    # Of what was said, the newest day is first: an outdated value is behind the newer one.
+    return place, False, -day if item.source is Source.MEMORY else day, item.said_at or _EARLIEST, item.period
 
 
 def _lines(items: Iterable[Recalled], *, has_headings: bool = False) -> Iterator[str]:

@@ -12,6 +12,7 @@ order each is chosen if it fits. Nothing is said twice:
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -46,11 +47,20 @@ class Packer:
         chosen: the chosen items, in the order of choice.
     """
 
-    def __init__(self, calendar: Calendar, max_tokens: int, *, is_block: bool = False, most: int | None = None) -> None:
+    def __init__(
+        self,
+        calendar: Calendar,
+        max_tokens: int,
+        *,
+        is_block: bool = False,
+        most: int | None = None,
+        periods: frozenset[str] = frozenset(),
+    ) -> None:
         """Choose at most `most` items for `max_tokens`. The text is a block, with delimiters and headings, or lines.
 
-        `calendar` is that of the summaries.
+        `calendar` is that of the summaries. `periods` are ids of points that may stand beside others of their period.
         """
+        self._asked = periods
         self._budget = max_tokens * BYTES_PER_TOKEN
         self._most = most
         self._size = Size(is_block=is_block)
@@ -104,28 +114,30 @@ class Packer:
     def _forget(self, key: _Key, item: Recalled) -> None:
         del self._chosen[key]
         self._lasting.pop(key, None)
-        if item.source is Source.SUMMARY:
+        if item.source is Source.SUMMARY and item.id not in self._asked:
             self._points[item.identity, Period(Grain(item.grain), item.period)].remove(key)
 
     def _choose(self, key: _Key, item: Recalled) -> None:
         self._size.add(item)
         self._chosen[key] = item
-        if item.source in _REPLACEABLE:
-            self._lasting[key] = item.content.casefold(), item.evidence
-        if not isinstance(item.grain, Grain):
+        if item.source in _REPLACEABLE or item.id in self._asked:
+            self._lasting[key] = words_in(item.content), item.evidence
+        if not isinstance(item.grain, Grain) or item.id in self._asked:
             return
         period = Period(item.grain, item.period)
         self._taken[item.identity] |= self._above(period)
         if item.source is Source.SUMMARY:
             self._points[item.identity, period].append(key)
             return
-        self._said.append(item.content.casefold())
+        self._said.append(words_in(item.content))
         if item.is_whole_message:
             self._messages.update(item.source_ids)
 
     def _is_covered(self, item: Recalled) -> bool:
         """Return whether the chosen items say what an item says."""
-        words = item.content.casefold()
+        words = words_in(item.content)
+        if item.id in self._asked:
+            return any(words in kept for kept, _ in self._lasting.values()) or any(words in said for said in self._said)
         if item.source is Source.SUMMARY:
             period = Period(Grain(item.grain), item.period)
             return (
@@ -140,10 +152,10 @@ class Packer:
 
     def _replaced_by(self, item: Recalled) -> list[_Key]:
         """Return the keys of the chosen items that say no more than an item."""
-        words = item.content.casefold()
+        words = words_in(item.content)
         if item.source in _REPLACEABLE:
             points = (key for keys in self._points.values() for key in keys)
-            return [key for key in points if self._chosen[key].content.casefold() in words]
+            return [key for key in points if words_in(self._chosen[key].content) in words]
         if item.source is not Source.MEMORY:
             return []
         above = self._above(Period(Grain(item.grain), item.period))
@@ -153,6 +165,14 @@ class Packer:
             if kept in words or (sources and messages.issuperset(sources)):
                 replaced.append(key)
         return replaced
+
+
+_ADDED_DATES = re.compile(r" \[[0-9]{4}[^\]]*\]")
+
+
+def words_in(content: str) -> str:
+    """Return a text as it is compared: in lower case, without dates that were added."""
+    return _ADDED_DATES.sub("", content).casefold()
 
 
 def _periods_above(calendar: Calendar) -> Callable[[Period], frozenset[Period]]:

@@ -1,14 +1,11 @@
-"""Recall: what memory holds about a question, within one token budget.
-
-One search ranks facts and the points of all summaries, another the durable memories, with graph facts around them. The
-packer chooses among all of them (:mod:`memory_pipeline.reader.packing.packer`).
-"""
+"""What memory holds about a question: facts, points of summaries, durable memories and graph facts, as items."""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import replace
-from itertools import chain
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -16,21 +13,22 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.authority import Authority
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.identity import MEMORY, MESSAGE, Reference
 from memory_pipeline.domain.messages import Role
-from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.text.foreign_text import own_text
-from memory_pipeline.reader.packing.items import DURABLE, GRAPH, Recalled, Recollection, compact
-from memory_pipeline.reader.packing.packer import Packer, by_worth
+from memory_pipeline.reader.packing import worth
+from memory_pipeline.reader.packing.items import DURABLE, GRAPH, Recalled, compact
+from memory_pipeline.reader.packing.packer import words_in
 from memory_pipeline.reader.packing.suppression import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar
-    from memory_pipeline.domain.text.ranking import Query
+    from memory_pipeline.domain.text.ranking import Window
     from memory_pipeline.graph import GraphFact
     from memory_pipeline.lake.index.filters import Filter
     from memory_pipeline.memories.search import RecalledMemory
@@ -39,25 +37,22 @@ if TYPE_CHECKING:
     from memory_pipeline.search.searcher import Searcher
     from memory_pipeline.search.selection import Choice
 
-    RulesFor = Callable[[Iterable[Statement]], SuppressionRules]
-
 _log = logging.getLogger(__name__)
 
 _LEAST_TOKENS: Final = 10
-#: Strength of a graph fact around a durable memory, relative to that of the memory.
-_AROUND: Final = 0.5
+#: Strength of a message for its importance, if the question only names a time.
+_IMPORTANCE: Final = 10.0
 
 
 class RecallCandidates(NamedTuple):
     """Facts and points that were found for a question, best first.
 
-    `hides` returns whether to leave out a graph fact.
+    `periods` are the points of summaries of the periods that it asks about as a whole, those to choose first first.
     """
 
     facts: list[Recalled]
     points: list[Recalled]
-    rules: SuppressionRules
-    hides: Callable[[GraphFact], bool]
+    periods: list[Recalled]
 
 
 class Fitting(NamedTuple):
@@ -83,20 +78,6 @@ def fitting(said: Sequence[Recalled], lasting: Iterable[Recalled], minimum_score
 def considered(budget: int) -> int:
     """Return the number of facts to consider for a token budget, from 20 to 1,000."""
     return min(max(budget // _LEAST_TOKENS, 20), 1_000)
-
-
-def choose(
-    facts: Sequence[Recalled],
-    points: Sequence[Recalled],
-    calendar: Calendar,
-    budget: int,
-    memories: Sequence[Recalled] = (),
-) -> Recollection:
-    """Return the items that fit into a budget of tokens, best first; `memories` are durable ones and graph facts."""
-    packer = Packer(calendar, budget)
-    packer.fill(by_worth([*facts, *points, *memories]))
-    places = {item.id: place for place, item in enumerate([*memories, *facts, *points])}
-    return Recollection(sorted(packer.chosen, key=lambda item: (-item.strength, places[item.id])))
 
 
 def recalled(
@@ -138,31 +119,28 @@ def excerpted(item: Recalled, choice: Choice) -> Recalled:
     return replace(item, content=compact(choice.row["content"]), is_excerpt=choice.is_excerpt)
 
 
-def durable_items(
-    memories: Iterable[RecalledMemory], calendar: Calendar, hides: Callable[[GraphFact], bool] = lambda _: False
-) -> list[Recalled]:
-    """Return durable memories as recalled items without duplicates, each followed by its graph facts."""
-    items: dict[str, Recalled] = {}
-    for found in memories:
-        memory = found.memory
-        items[memory.id] = Recalled(
-            id=memory.id,
-            grain=DURABLE,
-            period=Reference.parse(memory.id).period.key,
-            date=calendar.day_of(memory.updated_at),
-            content=compact(memory.content),
-            source_ids=memory.source_ids,
-            score=found.score,
-            strength=found.strength,
-            kind=memory.kind.value,
-            warning=found.warning,
-            identity=found.identity,
-            said_by=found.said_by,
-        )
-        for fact in found.facts:
-            if fact.id not in items and not hides(fact):
-                items[fact.id] = graph_item(fact, found.strength * _AROUND, found.score)
+def durable_items(memories: Iterable[RecalledMemory], calendar: Calendar) -> list[Recalled]:
+    """Return durable memories as recalled items without duplicates."""
+    items = {one.memory.id: durable_item(one.memory, calendar, one) for one in memories}
     return list(items.values())
+
+
+def durable_item(memory: DurableMemory, calendar: Calendar, found: RecalledMemory | None = None) -> Recalled:
+    """Return a durable memory as a recalled item, with the score of a search that found it."""
+    return Recalled(
+        id=memory.id,
+        grain=DURABLE,
+        period=Reference.parse(memory.id).period.key,
+        date=calendar.day_of(memory.updated_at),
+        content=compact(memory.content),
+        source_ids=memory.source_ids,
+        score=found.score if found else 0.0,
+        strength=found.strength if found else 0.0,
+        kind=memory.kind.value,
+        warning=found.warning if found else None,
+        identity=found.identity if found else "",
+        said_by=found.said_by if found else Authority.USER,
+    )
 
 
 def graph_item(fact: GraphFact, strength: float = 0.0, score: float = 0.0) -> Recalled:
@@ -187,33 +165,59 @@ def candidates(
     max_tokens: int,
     where: Filter,
     exclude: Collection[str],
+    rules: SuppressionRules,
     *,
     now: datetime,
-    rules_for: RulesFor,
 ) -> RecallCandidates:
     """Return the facts and points for a question, as many as a token budget could hold. `where` filters both.
 
-    `now` is UTC. `rules_for` returns the suppression rules, given the excluded facts and points.
+    Fill is left out, and what fits much worse than the best (:mod:`memory_pipeline.reader.packing.worth`). If the
+    question only names a time, so is what was neither said nor meant then. `now` is UTC.
     """
     limit = min(considered(max_tokens) + len(exclude), 1_000)
     ranked = searcher.everything(text, limit, where, now=now)
+    words, windows = ranked.question.terms, _narrowest(ranked.question.windows)
+    asks_for_all = bool(windows) and worth.is_generic(words)
+    said = ranked.said
+    if asks_for_all:
+        within = {one for block in ranked.facts for one in block.within(windows)}
+        said = [one for one in said if one.row["id"] in within]
+    said = worth.worthy(said, words)
     # Whether a message may be shown depends on its whole text.
-    passages = {one.row["id"]: one.excerpted(ranked.words) for one in ranked.said}
-    facts = recalled(Grain.WORKING, ranked.said, searcher.local_calendar, ranked.score)
-    points = [
-        item
-        for grain, found in ranked.points.items()
-        for item in recalled(grain, found, searcher.calendar, ranked.score)
+    passages = {one.row["id"]: one.excerpted(ranked.words) for one in said}
+    facts = recalled(Grain.WORKING, said, searcher.local_calendar, ranked.score)
+    found = [
+        one
+        for grain, choices in ranked.points.items()
+        for one in recalled(
+            grain, [one for one in choices if not worth.is_fill(one.row, words)], searcher.calendar, ranked.score
+        )
     ]
-    rules = rules_for(_forms(Grain.WORKING, ranked.facts, exclude) + _points(ranked.summaries, exclude))
-    facts, points = (rules.visible(item for item in items if item.id not in exclude) for items in (facts, points))
-    own, others = _persons(ranked.question, [*ranked.facts, *chain.from_iterable(ranked.summaries.values())])
+    best = max((one.strength for one in (*facts[:1], *found)), default=0.0)
+    points = [one for one in found if one.strength >= worth.SHARE_OF_POINTS * best]
+    periods = []
+    if asks_for_all:
+        # All fit the time equally well. What matters is first.
+        importance = {one.row["id"]: (one.parts or {}).get("importance", 0.0) for one in said}
+        facts = [replace(one, strength=_IMPORTANCE * importance[one.id]) for one in facts]
+        kept = Counter(words_in(one.content) for one in found)
+        periods = [one for one in found if _is_within(Period(Grain(one.grain), one.period), windows)]
+        periods.sort(key=lambda one: (-kept[words_in(one.content)], -SUMMARY_GRAINS.index(Grain(one.grain))))
+    shown = [rules.visible(item for item in items if item.id not in exclude) for items in (facts, points, periods)]
+    return RecallCandidates([excerpted(item, passages[item.id]) for item in shown[0]], shown[1], shown[2])
 
-    def hides(fact: GraphFact) -> bool:
-        is_of_another = name_key(fact.source) in others and name_key(fact.target) not in own
-        return is_of_another or fact.id in exclude or rules.hides_fact(fact)
 
-    return RecallCandidates([excerpted(item, passages[item.id]) for item in facts], points, rules, hides)
+def _narrowest(windows: Sequence[Window]) -> tuple[Window, ...]:
+    """Return the windows that contain no other one: of "Tuesday last week", only the day counts."""
+    return tuple(one for one in windows if not any(_contains(one, other) for other in windows))
+
+
+def _contains(window: Window, other: Window) -> bool:
+    return window != other and window.first <= other.first and other.last <= window.last
+
+
+def _is_within(period: Period, windows: Iterable[Window]) -> bool:
+    return any(one.first <= period.first_day and period.end_day - timedelta(days=1) <= one.last for one in windows)
 
 
 def forms_shown(searcher: Searcher, text: str, where: Filter, exclude: Collection[str]) -> list[Statement]:
@@ -239,11 +243,3 @@ def _forms(grain: Grain, segments: Iterable[RowBlock], exclude: Collection[str])
 
 def _points(summaries: Mapping[Grain, Sequence[RowBlock]], exclude: Collection[str]) -> list[Statement]:
     return [form for grain, segments in summaries.items() for form in _forms(grain, segments, exclude)]
-
-
-def _persons(question: Query, segments: Iterable[RowBlock]) -> tuple[set[str], set[str]]:
-    """Return the one speaker that a question names, and all others; two empty sets if it names none or several."""
-    if len(question.about) != 1:
-        return set(), set()
-    named = set(map(name_key, question.about))
-    return named, {name_key(name) for segment in segments for name in segment.speakers if name} - named

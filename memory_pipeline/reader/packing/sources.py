@@ -6,18 +6,21 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.recalled_text import LINE
+from memory_pipeline.graph.graph import Mentions
+from memory_pipeline.memories.search import passes
 from memory_pipeline.reader.packing.injection import Searches
 from memory_pipeline.reader.packing.items import DURABLE, Recalled
-from memory_pipeline.reader.packing.recall import candidates, durable_items, forms_shown, graph_item
+from memory_pipeline.reader.packing.recall import candidates, durable_item, durable_items, forms_shown, graph_item
+from memory_pipeline.reader.packing.worth import is_generic, subject_of
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from memory_pipeline.graph import Graph
+    from memory_pipeline.graph import Graph, GraphFact
     from memory_pipeline.lake.index.filters import Filter
     from memory_pipeline.memories.search import MemorySearch
-    from memory_pipeline.reader.packing.recall import RecallCandidates
     from memory_pipeline.reader.packing.suppression import SuppressionRules
     from memory_pipeline.reader.scope_states import ScopeStates
     from memory_pipeline.search.searcher import Searcher
@@ -54,61 +57,85 @@ class MemorySources:
         self._graph = graph
         self._memories = memories
 
-    def candidates(self, text: str, max_tokens: int, request: RecallRequest) -> RecallCandidates:
-        """Return the facts and points for a question; see :func:`~memory_pipeline.reader.packing.recall.candidates`."""
-        return candidates(
-            self._searcher,
-            text,
-            max_tokens,
-            request.where,
-            request.exclude,
-            now=request.at,
-            rules_for=lambda shown: self._states.rules(request.exclude, shown, request.as_of, request.at),
-        )
+    def searches(self, text: str, request: RecallRequest, speaker: str | None, hops: int) -> Searches:
+        """Return the searches for a prompt.
 
-    def durable(
-        self, text: str, most: int, request: RecallRequest, found: RecallCandidates, hops: int
-    ) -> list[Recalled]:
-        """Return durable memories for a question, each followed by graph facts around its entities."""
-        memories = self._memories.fitting(
-            text, most, request.exclude, request.as_of, hops=hops, links=hops, where=request.where,
-            minimum_score=request.minimum_score, hides=found.rules.hides_memory,
-        )  # fmt: skip
-        return durable_items(memories, self._searcher.local_calendar, found.hides)
-
-    def searches(
-        self, text: str, request: RecallRequest, speaker: str | None, hops: int, *, is_filled: bool
-    ) -> Searches:
-        """Return the searches of an injection; the last one, of the hot index, is empty unless `is_filled`."""
+        It is searched without the words that only ask, and with the names of those whom it names by a relation.
+        """
+        own: list[str] = [speaker] if speaker else []
+        mentions, failure = Mentions([], [], []), None
+        try:
+            own = own or self._searcher.own_names()
+            mentions = self._graph.mentions(text, own)
+        except Exception as error:  # noqa: BLE001  # it is raised by the search of the graph; the others still answer
+            failure = error
+        subject = subject_of(text)
+        asked = " ".join([subject, *mentions.related])
+        words = frozenset(terms(subject))
+        # The user has many facts: those that share no word with the prompt would be noise.
+        asks_for_own = bool(mentions.own) and is_generic(words.difference(*map(terms, own)))
+        if asks_for_own:
+            asked = " ".join([subject, *mentions.own])
+        periods: list[Recalled] = []
 
         @cache
         def rules() -> SuppressionRules:
-            shown = forms_shown(self._searcher, text, request.where, request.exclude)
+            shown = forms_shown(self._searcher, asked, request.where, request.exclude)
             return self._states.rules(request.exclude, shown, request.as_of, request.at)
 
-        def said(query: str, tokens: int) -> list[Recalled]:
-            found = self.candidates(query, max(tokens, _LEAST_SEARCHED), request)
+        def said(_: str, tokens: int) -> list[Recalled]:
+            found = candidates(
+                self._searcher,
+                asked,
+                max(tokens, _LEAST_SEARCHED),
+                request.where,
+                request.exclude,
+                rules(),
+                now=request.at,
+            )
+            periods.extend(found.periods)
             return [*found.facts, *found.points]
 
-        def facts(query: str, limit: int, names: list[str] | None) -> list[Recalled]:
+        def facts(_: str, limit: int, names: list[str] | None) -> list[Recalled]:
+            if failure is not None:
+                raise failure
             limit += len(request.exclude)
-            found = self._graph.search(
-                query, limit, speaker=speaker, names=names, hops=hops, at=request.as_of, now=request.at
-            )
-            return [graph_item(one) for one in found if one.id not in request.exclude and not rules().hides_fact(one)]
+            others = [*(mentions.named if names is None else names), *mentions.related]
 
-        def memories(query: str, limit: int) -> list[Recalled]:
+            def around(names: list[str]) -> list[GraphFact]:
+                return self._graph.around(names, asked, limit, hops=hops, now=request.at, at=request.as_of)
+
+            about_own = [
+                one
+                for one in around(mentions.own)
+                if asks_for_own or words.intersection(terms(f"{one.label.replace('_', ' ')} {one.target}"))
+            ]
+            found = {one.id: one for one in (*around(others), *about_own)}.values()
+            return [
+                graph_item(one)
+                for one in found
+                if one.id not in request.exclude and not rules().hides_fact(one) and passes(one, request.where)
+            ]
+
+        def memories(_: str, limit: int) -> list[Recalled]:
             found = self._memories.fitting(
-                query, limit, request.exclude, request.as_of, links=hops, minimum_score=request.minimum_score,
-                hides=rules().hides_memory,
+                asked, limit, request.exclude, request.as_of, links=hops, where=request.where,
+                minimum_score=request.minimum_score, hides=rules().hides_memory,
             )  # fmt: skip
             return durable_items(found, self._searcher.local_calendar)
+
+        def instructions() -> list[Recalled]:
+            return [
+                durable_item(one, self._searcher.local_calendar)
+                for one in self._memories.instructions(now=request.as_of)
+                if one.id not in request.exclude and not rules().hides_memory(one)
+            ]
 
         def hot_index() -> list[Recalled]:
             return [
                 Recalled(entry.id, DURABLE, "", None, str(entry).removeprefix(LINE), said_by=entry.said_by)
-                for entry in (self._memories.hot_index(now=request.as_of) if is_filled else ())
+                for entry in self._memories.hot_index(now=request.as_of)
                 if entry.id not in request.exclude
             ]
 
-        return Searches(said, facts, memories, hot_index)
+        return Searches(said, facts, memories, lambda: periods, instructions, hot_index)
