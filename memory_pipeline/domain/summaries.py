@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import digest, make_id
+from memory_pipeline.domain.messages import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,11 +39,12 @@ class Material:
 
 
 def material_of(facts: Iterable[Fact]) -> list[Material]:
-    """Return the sources of a day's summary: its facts. A day without facts is summarized from its turns."""
+    """Return the sources of a day's summary: its facts. A day without facts has the turns of its users instead."""
     listed = list(facts)
+    turns = [fact for fact in listed if fact.role is Role.USER] or listed
     return [
         Material(fact.id, fact.content, fact.event_at, fact.position, fact.importance, fact.entities)
-        for fact in [fact for fact in listed if fact.kind is not FactKind.TURN] or listed
+        for fact in [fact for fact in listed if fact.kind is not FactKind.TURN] or turns
     ]
 
 

@@ -266,15 +266,18 @@ def _worth(
     what is vague, passing, about the listener, or unclear without the sentence before it.
     """
     parts = sentence.parts
-    is_self = not lexicon.FIRST_PERSON.isdisjoint(parts) or message.name in sentence.words or _omits_subject(sentence)
+    is_self = not lexicon.SELF.isdisjoint(parts) or message.name in sentence.words or _omits_subject(sentence)
+    is_group = not is_self and not lexicon.FIRST_PERSON.isdisjoint(parts)
     addresses = not lexicon.SECOND_PERSON.isdisjoint(parts)
-    is_standing = kind is FactKind.INSTRUCTION and not lexicon.STANDING.isdisjoint(parts)
+    is_request = kind is FactKind.INSTRUCTION or not lexicon.REQUESTS.isdisjoint(parts[:1]) or "please" in parts
+    is_standing = is_request and not lexicon.STANDING.isdisjoint(parts)
     lasts = any(stem(word) in lexicon.LASTING_WORDS for word in meaning)
     is_past = tense_of(parts) is Tense.PAST
     has_number = any(word[0].isdigit() for word in meaning)
     total = (
         0.25
         + 0.2 * is_self
+        + 0.1 * is_group
         + 0.1 * lasts
         + 0.1 * bool(others)
         + 0.1 * has_number
@@ -283,11 +286,11 @@ def _worth(
         + 0.1 * (bool(mentions) and is_past)
         + 0.05 * (len(meaning) >= 6)
         + 0.4 * is_standing
-        - 0.15 * (kind is FactKind.INSTRUCTION and not is_standing)
+        - 0.3 * (is_request and not is_standing)
         - 0.1 * (kind is FactKind.PLAN)
         - 0.1 * (not lexicon.PASSING.isdisjoint(parts))
         - 0.25 * (not lexicon.UNREAL.isdisjoint(parts))
-        - 0.15 * (addresses and not is_self and not is_standing)
+        - 0.15 * (addresses and not (is_self or is_group or is_standing))
         - 0.15 * (parts[0] in lexicon.LEANING)
         - (0.05 if is_self else 0.1) * (not lexicon.POINTING_BACK.isdisjoint(parts))
         - 0.1 * (len(meaning) < 3 and not lasts)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 #: Most characters of a summary. Each point costs its sentence plus :data:`POINT_OVERHEAD`.
 DEFAULT_BUDGETS: Final[Mapping[Grain, int]] = MappingProxyType(
-    {Grain.DAILY: 1600, Grain.WEEKLY: 4000, Grain.MONTHLY: 6400, Grain.QUARTERLY: 7200, Grain.YEARLY: 8000}
+    {Grain.DAILY: 1600, Grain.WEEKLY: 4800, Grain.MONTHLY: 8000, Grain.QUARTERLY: 8800, Grain.YEARLY: 9600}
 )
 #: Characters of a point besides its sentence: its date and a line break.
 POINT_OVERHEAD: Final = 14
@@ -65,6 +65,9 @@ _FRAGMENT: Final = 50
 _LEAST: Final = 0.5
 #: Factor on worths, so that halving them a few times leaves no fraction.
 _HALVES: Final = 64
+#: Texts of at least this importance are chosen first: no amount of detail replaces a turning point.
+_MILESTONE: Final = 0.8
+
 _NUMBER = re.compile(
     r"[0-9]+(?:[.,:][0-9]+)*|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|twice)\b"
 )
@@ -84,8 +87,8 @@ class ExtractiveSummarizer:
         importance² · worth / characters
 
     A word is worth 1. A date, a number, a name, and the day of the text (so that no single day takes all) are worth 8.
-    Stop words, politeness and applause are worth 0. Texts shorter than 50 characters, date included, count as 50, since
-    fragments are unclear without their context.
+    Stop words, politeness and applause are worth 0. Texts with an importance of 0.8 or more come first. Texts shorter
+    than 50 characters, date included, count as 50, since fragments are unclear without their context.
 
     `embedder` finds duplicates; by default the hashing embedder. `budgets` are characters per grain, at least 100;
     other grains use :data:`DEFAULT_BUDGETS`.
@@ -221,9 +224,11 @@ def _chosen(points: Sequence[KeyPoint], budget: int) -> list[int]:
     weights = [round(100 * point.importance**2) for point in points]
     seen: Counter[_Thing] = Counter()
 
-    def rank(place: int) -> tuple[float, int]:
+    def rank(place: int) -> tuple[float, float, int]:
         added = sum(worth >> seen[thing] for thing, worth in things[place].items())
-        return -weights[place] * added / max(_cost(points[place]), _FRAGMENT), place
+        importance = points[place].importance
+        milestone = importance if importance >= _MILESTONE else 0.0
+        return -milestone, -weights[place] * added / max(_cost(points[place]), _FRAGMENT), place
 
     heap = [rank(place) for place in range(len(points))]
     heapify(heap)

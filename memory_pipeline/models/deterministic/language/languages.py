@@ -34,6 +34,8 @@ _CONTRACTED: Final = ("n't", "'m", "'re", "'ve", "'ll")
 _LEAST_SHARE: Final = 0.25
 #: Fewest letters of a statement; letters of the East Asian scripts, which are words or syllables, count as three.
 _LEAST_LETTERS: Final = 10
+#: Most words of a fragment: without a full stop, and without a word of another language.
+_LONGEST_FRAGMENT: Final = 3
 _EAST_ASIAN: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 #: Greetings, thanks and assent, with what may follow them.
 _COURTESY: Final = re.compile(
@@ -69,11 +71,13 @@ def _evidence(word: str) -> float:
 def may_state(sentence: str) -> bool:
     """Return whether a sentence in another language may say something.
 
-    It is long enough without its courtesies, and not a bare name.
+    It is long enough without its courtesies. Names and short answers ("Generally cheaper") have no full stop.
     """
     courtesy = _COURTESY.match(sentence)
     said = _without_addresses(courtesy["rest"] if courtesy else sentence)
-    if said[-1:].isalnum() and all(word.istitle() for word in _WORD.findall(said)):
+    words = _WORD.findall(said)
+    is_fragment = said.isascii() and said[-1:].isalnum() and _OTHERS.isdisjoint(map(str.lower, words))
+    if is_fragment and len(words) <= _LONGEST_FRAGMENT:
         return False
     letters = len(spaced(said).replace(" ", ""))
     return letters + 2 * len(_EAST_ASIAN.findall(said)) >= _LEAST_LETTERS

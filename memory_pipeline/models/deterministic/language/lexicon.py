@@ -101,8 +101,10 @@ LEANING = word_set(
 #: Words for what another sentence says.
 POINTING_BACK = word_set("it that this these those they them")
 
-#: A list item that begins with one of these is a statement.
-SELF = word_set("i my we our i'm i've")
+#: Words of a speaker about themselves alone.
+SELF = word_set("i me my mine myself")
+#: A sentence that begins with one of these asks for a single service.
+REQUESTS = word_set("can could give help just let please show tell write")
 
 #: Stems of words for what lasts in a life or business: family, home, work, studies, health, animals, money, promises.
 LASTING_WORDS = frozenset(
