@@ -139,7 +139,8 @@ class _Reader(ObjectReader):
                 if not stated:
                     subject = self._subject(place, end, is_first=number == 0)
                     if subject is None and before is not None and words[0] in ("and", "but"):
-                        subject = before._replace(end=place)
+                        # "Nina is six and allergic to nuts" leaves out the second "is".
+                        subject = before._replace(end=place, is_elided=self._words[before.end] in phrases.BE)
                     stated = list(self._stated(subject, end, number)) if subject else []
             yield from stated
             before = subject if stated else None
@@ -326,7 +327,7 @@ class _Reader(ObjectReader):
         slots, verbs = phrase.slots, phrase.slots[0][0]
         is_progressive = words[0] in phrases.BE and "".join(words[1:2]).endswith("ing")
         at = int(words[0] not in verbs and (words[0] in phrases.HAVE or is_progressive))
-        if subject.is_elided and verbs >= phrases.BE and words[0] not in verbs:
+        if subject.is_elided and verbs >= phrases.BE and words[0] not in verbs and phrase.kind != "own_name":
             slots = slots[1:]  # "Based in Porto"
         for slot, is_required in slots:
             if at < len(words) and words[at] in slot:

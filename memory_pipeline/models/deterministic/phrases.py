@@ -156,7 +156,7 @@ ENDS: Final = JOINTS | word_set(
     now nowadays anymore again too currently already still as until till before after during for at in on with from any
     last this next all most best especially just only btw lol haha please thanks today recently lately by either myself
     together right near via under over very much occasionally sometimes often mostly always these originally atm ever
-    here there back well yesterday monday tuesday wednesday thursday friday saturday sunday
+    here there back well dude bro mate guys folks yesterday monday tuesday wednesday thursday friday saturday sunday
     """
 )
 #: Words after which an object is not what it seems: "I like honey to make …", "I love people who …".
