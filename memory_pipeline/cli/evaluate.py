@@ -272,7 +272,7 @@ def _measure(name: str, labels: LabelledSet, options: _AllOptions) -> None:
 
     from memory_pipeline.configuration.model_settings import Completion
     from memory_pipeline.evaluation.answer_file import AnswerFile
-    from memory_pipeline.evaluation.answering import Plan, Source, estimate
+    from memory_pipeline.evaluation.answering import NoteSource, Plan, estimate
     from memory_pipeline.evaluation.harness import judge_answers
     from memory_pipeline.evaluation.judging import Benchmark, Protocol
     from memory_pipeline.evaluation.report import answer_lines, answer_record, estimate_lines
@@ -290,7 +290,7 @@ def _measure(name: str, labels: LabelledSet, options: _AllOptions) -> None:
         model(options["answer"]),
         model(options["judge"] or options["answer"]),
         options["budget"],
-        tuple(map(Source, dict.fromkeys(options["sources"]))),
+        tuple(map(NoteSource, dict.fromkeys(options["sources"]))),
     )
     as_json = options["as_json"]
     if options["is_estimate"]:

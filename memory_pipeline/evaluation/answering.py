@@ -41,7 +41,7 @@ _TOGETHER: Final = 32
 _ANSWER_TOKENS, _VERDICT_TOKENS = 200, 20
 
 
-class Source(StrEnum):
+class NoteSource(StrEnum):
     """Where the notes for an answer come from."""
 
     MEMORY = "memory"
@@ -63,13 +63,13 @@ class Plan:
     answer: Completion
     judge: Completion
     budgets: Sequence[int]
-    sources: Sequence[Source]
+    sources: Sequence[NoteSource]
 
     @property
-    def rows(self) -> list[tuple[Source, int]]:
+    def rows(self) -> list[tuple[NoteSource, int]]:
         """The source and the budget of each row of the report."""
         room = self.answer.context_tokens - self.answer.max_output_tokens
-        budgets = {Source.HISTORY: [room]}
+        budgets = {NoteSource.HISTORY: [room]}
         return [(source, budget) for source in self.sources for budget in budgets.get(source, self.budgets)]
 
 
@@ -82,7 +82,7 @@ class JudgedAnswer:
     """
 
     question: LabelledQuestion
-    source: Source
+    source: NoteSource
     budget: int
     tokens: int
     answer: str = ""
@@ -92,10 +92,10 @@ class JudgedAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ScoreRow:
     """The mean score of one source at one budget, with the half width of its 95 % interval; categories by name."""
 
-    source: Source
+    source: NoteSource
     budget: int
     questions: int
     score: float
@@ -106,9 +106,9 @@ class Row:
     categories: dict[str, float]
 
 
-def rows_of(answers: Iterable[JudgedAnswer], *, excluded: str | None = None) -> list[Row]:
+def rows_of(answers: Iterable[JudgedAnswer], *, excluded: str | None = None) -> list[ScoreRow]:
     """Summarise answers by source and budget. Questions of the category `excluded` count in its own figure alone."""
-    groups: defaultdict[tuple[Source, int], list[JudgedAnswer]] = defaultdict(list)
+    groups: defaultdict[tuple[NoteSource, int], list[JudgedAnswer]] = defaultdict(list)
     for one in answers:
         groups[one.source, one.budget].append(one)
     rows = []
@@ -119,7 +119,7 @@ def rows_of(answers: Iterable[JudgedAnswer], *, excluded: str | None = None) -> 
         counted = [one.score for one in found if one.question.category != excluded]
         costs = [one.cost for one in found if one.cost is not None]
         rows.append(
-            Row(
+            ScoreRow(
                 source,
                 budget,
                 len(counted),
@@ -149,7 +149,7 @@ def answer_all(
     """
     executor = LlmExecutor(configuration, answers, lambda: datetime.now(UTC))
     histories = Histories(labels)
-    notes = {Source.MEMORY: memory, Source.RAG: histories.retrieved, Source.HISTORY: histories.whole}
+    notes = {NoteSource.MEMORY: memory, NoteSource.RAG: histories.retrieved, NoteSource.HISTORY: histories.whole}
     for source, budget in plan.rows:
         for start in range(0, len(labels.asked), _TOGETHER):
             some = labels.asked[start : start + _TOGETHER]
@@ -164,7 +164,7 @@ def answer_all(
 
 
 def _judged(
-    executor: LlmExecutor, plan: Plan, question: LabelledQuestion, source: Source, budget: int, text: str
+    executor: LlmExecutor, plan: Plan, question: LabelledQuestion, source: NoteSource, budget: int, text: str
 ) -> JudgedAnswer:
     def ask(endpoint: Completion, system: str, user: str, read: Callable[[str], float | str]) -> Answered[float | str]:
         use = Use(question.scope, hour_of(question.now or datetime(2024, 1, 1, tzinfo=UTC)))
@@ -192,7 +192,7 @@ def _judged(
 class Estimate:
     """What a row would cost: calls of both models, their input tokens, and US dollars (None without a price)."""
 
-    source: Source
+    source: NoteSource
     budget: int
     calls: int
     tokens: int
@@ -209,7 +209,7 @@ def estimate(labels: LabelledSet, plan: Plan) -> list[Estimate]:
         questions = verdicts = judged = 0
         for one in labels.asked:
             fixed = count_tokens(instructions(plan.benchmark, plan.protocol) + question_for(one, ""))
-            held = budget if source is not Source.HISTORY else count_tokens(histories.whole(one, budget))
+            held = budget if source is not NoteSource.HISTORY else count_tokens(histories.whole(one, budget))
             questions += fixed + held
             asked = checks(plan.benchmark, plan.protocol, one, "")
             verdicts += sum(count_tokens(JUDGE + check.text) + _ANSWER_TOKENS for check in asked)

@@ -14,7 +14,7 @@ from memory_pipeline.domain.facts import TURNS
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain, hour_of
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.evaluation.answering import Source, answer_all
+from memory_pipeline.evaluation.answering import NoteSource, answer_all
 from memory_pipeline.evaluation.labels import ADVERSARIAL
 from memory_pipeline.evaluation.metrics import Ranking, Scores, percentile
 from memory_pipeline.evaluation.survival import Remains, survival
@@ -147,7 +147,7 @@ def judge_answers(
     The pipeline runs only if the plan has notes from memory. Other arguments and errors as for :func:`evaluate`.
     """
     lake = Lake(settings.root, settings.timezone)
-    if Source.MEMORY in plan.sources:
+    if NoteSource.MEMORY in plan.sources:
         lake, _ = _built(labels, settings, configuration, say)
     elif configuration is not None:
         lake.put_configuration(configuration)

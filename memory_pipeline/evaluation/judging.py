@@ -134,7 +134,7 @@ and 0 for an event that it does not mention: {{"places": [2, 1, 0]}}."""
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class JudgeCheck:
     """A question to the judge. `read` returns the score of its reply, 0 to 1, or raises InvalidAnswerError."""
 
     text: str
@@ -152,21 +152,23 @@ def question_for(question: LabelledQuestion, notes: str) -> str:
     return f"Notes:\n\n{notes or '(none)'}\n\n{today}Question: {question.text}\n\nAnswer:"
 
 
-def checks(benchmark: Benchmark, protocol: Protocol, question: LabelledQuestion, answer: str) -> list[Check]:
+def checks(benchmark: Benchmark, protocol: Protocol, question: LabelledQuestion, answer: str) -> list[JudgeCheck]:
     """Return what to ask the judge about an answer. The score of the answer is the mean of their scores."""
     values = {"question": question.text, "gold": question.answer or "", "answer": answer}
     if benchmark is Benchmark.BEAM:
         if question.category == _EVENT_ORDERING:
             events = "\n".join(f"{number}. {event}" for number, event in enumerate(question.rubric, start=1))
             count, is_paper = len(question.rubric), protocol is Protocol.PAPER
-            return [Check(_ORDER.format(events=events, **values), lambda text: _order(text, count, is_paper=is_paper))]
-        return [Check(_CRITERION.format(criterion=one, **values), _criterion) for one in question.rubric]
+            return [
+                JudgeCheck(_ORDER.format(events=events, **values), lambda text: _order(text, count, is_paper=is_paper))
+            ]
+        return [JudgeCheck(_CRITERION.format(criterion=one, **values), _criterion) for one in question.rubric]
     if question.is_unanswerable:
-        return [Check(_ABSTAINS + _YES.format(gold_name="Why not", **values), _yes)]
+        return [JudgeCheck(_ABSTAINS + _YES.format(gold_name="Why not", **values), _yes)]
     if benchmark is Benchmark.LONGMEMEVAL and protocol is Protocol.PAPER:
         name = "Wish" if question.category == "single-session-preference" else "Correct answer"
-        return [Check(_RULES.get(question.category, _SAME) + _YES.format(gold_name=name, **values), _yes)]
-    return [Check(_CORRECT.format(**values), _label)]
+        return [JudgeCheck(_RULES.get(question.category, _SAME) + _YES.format(gold_name=name, **values), _yes)]
+    return [JudgeCheck(_CORRECT.format(**values), _label)]
 
 
 def score(values: Sequence[float]) -> float:

@@ -105,7 +105,7 @@ class Neighbor:
     distance: int
 
 
-class Mentions(NamedTuple):
+class NamedEntities(NamedTuple):
     """The names of the entities in a text: as such, by a relation ("my son"), and of who says it."""
 
     named: list[str]
@@ -322,7 +322,7 @@ class Graph:
         codes = [code for name in names if (code := graph.code(name)) is not None]
         return self._around(graph, codes, query, limit, hops, now, at)
 
-    def mentions(self, text: str, own: Sequence[str]) -> Mentions:
+    def mentions(self, text: str, own: Sequence[str]) -> NamedEntities:
         """Return the entities that a text names. `own` are the names of who says it, whom "I" and "my" mean."""
         graph = self._state.snapshot()
         speakers = [code for name in own if (code := graph.code(name)) is not None]
@@ -330,7 +330,7 @@ class Graph:
         codes = [code for code in named_in(graph, text) if code != user or user not in speakers]
         related = [code for code in related_in(graph, text, speakers) if code not in codes and code not in speakers]
         meant = [code for code in speakers if code not in codes] if says_i(text) else []
-        return Mentions(graph.spelt(codes), graph.spelt(related), graph.spelt(meant))
+        return NamedEntities(graph.spelt(codes), graph.spelt(related), graph.spelt(meant))
 
     def _around(
         self,

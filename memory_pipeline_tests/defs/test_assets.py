@@ -224,7 +224,7 @@ def test_a_materialisation_reports_its_metadata(definitions: dg.Definitions) -> 
         text = {
             name for name, value in metadata.items() if isinstance(value, bool) or not isinstance(value, int | float)
         }
-        assert text <= {"changed", "period", "preview"}
+        assert text <= {"changed", "period", "preview", "refused_because"}
         assert asked <= metadata.keys() or asked.isdisjoint(metadata)
     assert asked <= facts.keys() & summaries.keys()
 

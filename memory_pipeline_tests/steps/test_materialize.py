@@ -206,10 +206,10 @@ def test_a_late_message_of_one_agent_does_not_change_summaries_of_others(lake: L
 
 
 def test_a_day_without_assertions_is_summarized_from_its_turns(lake: Lake, models: Models) -> None:
-    write(lake, conversation("Hm?", "Ok."))
+    write(lake, conversation("Hm?", "Ok then."))
     make_days(lake, models)
     [summary] = lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()
-    assert "Ok." in summary["content"]
+    assert "Ok then." in summary["content"]
 
 
 def test_a_period_without_material_has_a_ledger_entry_but_no_row(lake: Lake, models: Models) -> None:

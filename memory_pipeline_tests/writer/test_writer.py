@@ -430,9 +430,9 @@ def test_message_objects_of_libraries_are_accepted(writer: MemoryWriter, root: s
         content: str | None = None
         timestamp: str = AT
 
-    replies = [Reply(role="assistant", content="Porto is in Portugal."), message("Thanks.")]
+    replies = [Reply(role="assistant", content="Porto is in Portugal."), message("Thanks. I moved to Portugal.")]
     write(writer, *replies)
-    assert sorted(contents(root)) == ["Porto is in Portugal.", "Thanks."]
+    assert sorted(contents(root)) == ["Porto is in Portugal.", "Thanks. I moved to Portugal."]
     short: Any = writer.compact(conversation(*replies), keep=0, now=NOW)
     assert "Portugal" in short["messages"][0]["content"]
 

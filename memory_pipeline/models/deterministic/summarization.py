@@ -149,7 +149,7 @@ class ExtractiveSummarizer:
         # What the summary itself said before may be the only copy.
         own = f"{period.grain}:{period}:"
         worthy = [one for one in points if one.importance >= _LEAST or one.source_ids[0].startswith(own)]
-        points = worthy or sorted(points, key=lambda one: -one.importance)[:1]
+        points = worthy or sorted(points, key=lambda one: (one.sentence.endswith("?"), -one.importance))[:1]
         if not points:
             return ()
         if len(points) > _MOST:

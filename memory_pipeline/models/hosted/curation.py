@@ -22,7 +22,7 @@ from memory_pipeline.models.hosted.answer_schemas import (
     read_answer,
     schema_of,
 )
-from memory_pipeline.models.hosted.evidence import Evidence, Source
+from memory_pipeline.models.hosted.evidence import SourceText, SourceTexts
 from memory_pipeline.models.hosted.prompts import Line, Question, chunks_of
 from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, identity_of
 
@@ -181,7 +181,7 @@ def _read_merge(newer: str, older: str, text: str) -> str:
         lost, new = ", ".join(sorted(expected - actual)[:5]), ", ".join(sorted(actual - expected)[:5])
         problem = f"it leaves out {lost}" if lost else f"neither text says {new}"
         raise InvalidAnswerError(f"{problem}; numbers and dates are kept as they are given")
-    reason = Evidence([Source(newer), Source(older)]).refuse(content)
+    reason = SourceTexts([SourceText(newer), SourceText(older)]).refuse(content)
     if reason is not None:
         raise InvalidAnswerError(f"it has {reason}; write what the two texts say, in their words")
     longest = int((len(newer) + len(older)) * _TOLERANCE)

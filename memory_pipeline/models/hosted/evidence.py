@@ -59,7 +59,7 @@ class Unfounded(StrEnum):
     PROMPT = "text of the prompt"
 
 
-class Source:
+class SourceText:
     """A text that a model was shown, prepared for look-ups. `said_on` is its day, for relative dates."""
 
     def __init__(self, text: str, said_on: date | None = None) -> None:
@@ -124,7 +124,7 @@ class Source:
         return frozenset(part for run in runs for part in (*run, *map("".join, pairwise(run))))
 
 
-class Evidence:
+class SourceTexts:
     """Sources together. `names` may be named although no source does: the speakers, and names in `context`.
 
     `may_translate` accepts texts in another language, of which only names, numbers and dates are compared.
@@ -132,13 +132,13 @@ class Evidence:
 
     def __init__(
         self,
-        sources: Iterable[Source],
+        sources: Iterable[SourceText],
         names: Iterable[str] = (),
-        context: Iterable[Source] = (),
+        context: Iterable[SourceText] = (),
         *,
         may_translate: bool = False,
     ) -> None:
-        self._speakers = Source(" \n ".join([*names, *_LABELS]))
+        self._speakers = SourceText(" \n ".join([*names, *_LABELS]))
         self._cited, self._context = list(sources), list(context)
         self._sources = [*self._cited, self._speakers]
         self._may_translate = may_translate

@@ -27,7 +27,7 @@ from memory_pipeline.models.deterministic.language.dates import DateMention, dat
 from memory_pipeline.models.deterministic.language.grammar import sentences_of
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import ExtractionAnswer, read_answer, schema_of
-from memory_pipeline.models.hosted.evidence import Source, Unfounded
+from memory_pipeline.models.hosted.evidence import SourceText, Unfounded
 from memory_pipeline.models.hosted.grounding import Grounds
 from memory_pipeline.models.hosted.prompts import Chunk, Line, Question, chunks_of
 from memory_pipeline.models.hosted.transport.requests import CutError, LlmRequest, identity_of
@@ -138,7 +138,7 @@ class HostedExtractor:
         question = Question(settings, "extraction", _version(settings), instructions, schema_of(ExtractionAnswer))
         language = self._executor.configuration.language(passage.scope)
         head = f"The agent is called {passage.scope.agent_id}.{f' Write in {language}.' if language else ''}"
-        sources: dict[str, Source] = {}
+        sources: dict[str, SourceText] = {}
         room_of_lines = int(question.room * (1 - _CONTEXT_SHARE))
         for chunk in chunks_of(lines, min(room_of_lines, most or room_of_lines)):
             numbers = tuple(n for n in chunk.numbers if passage.messages[n - 1].role.is_memorable)

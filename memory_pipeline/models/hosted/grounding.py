@@ -15,7 +15,7 @@ from memory_pipeline.domain.text.foreign_text import own_text
 from memory_pipeline.domain.text.words import STOP_WORDS, spaced
 from memory_pipeline.models.hosted import claims
 from memory_pipeline.models.hosted.claims import claim_of
-from memory_pipeline.models.hosted.evidence import SHARE_OF_SUMMARY, SOME_DAY, Evidence, Source, Unfounded
+from memory_pipeline.models.hosted.evidence import SHARE_OF_SUMMARY, SOME_DAY, SourceText, SourceTexts, Unfounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,7 +62,7 @@ class Grounds:
         known: Sequence[Triple],
         prompt: str,
         zone: ZoneInfo,
-        sources: dict[str, Source] | None = None,
+        sources: dict[str, SourceText] | None = None,
         *,
         may_translate: bool = False,
     ) -> None:
@@ -99,8 +99,8 @@ class Grounds:
         """Return why a summary of messages is not founded on them; None if it is."""
         if self._quotes_prompt(content, cited):
             return Unfounded.PROMPT
-        names, known = (message.speaker for message in self._messages), map(Source, map(str, self._known))
-        evidence = Evidence(map(self._source, cited), names, known, may_translate=self._may_translate)
+        names, known = (message.speaker for message in self._messages), map(SourceText, map(str, self._known))
+        evidence = SourceTexts(map(self._source, cited), names, known, may_translate=self._may_translate)
         return evidence.refuse(content, SHARE_OF_SUMMARY)
 
     def refuse_terms(
@@ -127,7 +127,7 @@ class Grounds:
         if not evidence.has_term(subject):
             return Unfounded.NAME
         if ends:
-            texts = Evidence(self._source(message, own=True) for message in users)
+            texts = SourceTexts(self._source(message, own=True) for message in users)
             ended = [
                 fact.target
                 for fact in self._known
@@ -140,7 +140,7 @@ class Grounds:
             ]
             return None if any(map(texts.has, words)) else Unfounded.WORDS
         speakers = [message.speaker for message in cited]
-        said = Evidence(self._told(cited, with_agent=is_agent, own=True), speakers)
+        said = SourceTexts(self._told(cited, with_agent=is_agent, own=True), speakers)
         value = predicate.replace("_", " ") if thing.casefold() in _TRUTHS else thing
         if not (said.has_term(value) or (evidence.has_term(value) and value[:1].isupper())):
             return Unfounded.NUMBER if any(character.isdigit() for character in value) else Unfounded.WORDS
@@ -153,19 +153,19 @@ class Grounds:
 
     def _evidence(
         self, cited: Sequence[Message], *, with_agent: bool, own: bool = False, known: Triple | None = None
-    ) -> Evidence:
+    ) -> SourceTexts:
         told = list(self._told(cited, with_agent=with_agent, own=own))
-        names, context = [message.speaker for message in cited], list[Source]()
+        names, context = [message.speaker for message in cited], list[SourceText]()
         joined = " ".join(source.text for source in told)
-        context += [Source(str(fact)) for fact in self._known if _is_linked(fact, told, names)]
+        context += [SourceText(str(fact)) for fact in self._known if _is_linked(fact, told, names)]
         if _REFERS.search(joined) or not _I.search(joined):
             last = max((self._places[message.id] for message in cited), default=0)
             before = self._messages[max(0, last - _REACH) : last]
             context += [self._source(message) for message in before if message.role is Role.USER]
-            context += [] if known is None else [Source(known.source)]
-        return Evidence(told, names, context, may_translate=self._may_translate)
+            context += [] if known is None else [SourceText(known.source)]
+        return SourceTexts(told, names, context, may_translate=self._may_translate)
 
-    def _told(self, cited: Sequence[Message], *, with_agent: bool, own: bool) -> Iterable[Source]:
+    def _told(self, cited: Sequence[Message], *, with_agent: bool, own: bool) -> Iterable[SourceText]:
         """Yield the sources: what users said and affirmed, and with `with_agent` what an assistant stated.
 
         With `own`, texts that users pasted are left out.
@@ -181,26 +181,26 @@ class Grounds:
             elif with_agent:
                 yield self._source(message) if has_user else self._statements(message)
 
-    def _source(self, message: Message, *, own: bool = False) -> Source:
+    def _source(self, message: Message, *, own: bool = False) -> SourceText:
         key = f"own {message.id}" if own else message.id
         if key not in self._sources:
             text = own_text(message.content) if own else message.content
-            self._sources[key] = Source(text, message.said_at(self._zone).date())
+            self._sources[key] = SourceText(text, message.said_at(self._zone).date())
         return self._sources[key]
 
-    def _statements(self, message: Message) -> Source:
+    def _statements(self, message: Message) -> SourceText:
         """Return the source of an assistant's message without its questions, which may be guesses."""
         parts = re.split(r"(?<=[.!?\n])\s", message.content)
         stated = " ".join(part for part in parts if "?" not in part)
-        return Source(stated, message.said_at(self._zone).date())
+        return SourceText(stated, message.said_at(self._zone).date())
 
     def _names_agent(self, content: str, cited: Sequence[Message]) -> bool:
         names = ["agent", "assistant", *(message.speaker for message in cited if message.role is Role.ASSISTANT)]
-        words = Source(content).words
+        words = SourceText(content).words
         return any(words.issuperset(claims.folded(name)) for name in names)
 
     def _names_user(self, content: str) -> bool:
-        names = Source(content)
+        names = SourceText(content)
         return any(names.words.issuperset(claims.folded(name)) for name in [*self._users, "user"])
 
     def _quotes_prompt(self, content: str, cited: Sequence[Message]) -> bool:
@@ -210,9 +210,9 @@ class Grounds:
         return not any(words in claims.comparable(message.content) for message in cited)
 
 
-def _is_linked(known: Triple, told: Sequence[Source], speakers: Sequence[str]) -> bool:
+def _is_linked(known: Triple, told: Sequence[SourceText], speakers: Sequence[str]) -> bool:
     """Return whether the messages mention what a known fact says of a speaker or of somebody they name: "Mum"."""
-    evidence = Evidence(told)
+    evidence = SourceTexts(told)
     is_about = any(
         name_key(name) in map(name_key, speakers) or evidence.names(name) for name in (known.source, known.target)
     )

@@ -19,7 +19,7 @@ from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic.summarization import ExtractiveSummarizer
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import FoundPoint, SummaryAnswer, read_answer, schema_of
-from memory_pipeline.models.hosted.evidence import SHARE_OF_SUMMARY, Evidence, Source, Unfounded
+from memory_pipeline.models.hosted.evidence import SHARE_OF_SUMMARY, SourceText, SourceTexts, Unfounded
 from memory_pipeline.models.hosted.prompts import Line, Question, chunks_of
 from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, LlmRequest, identity_of
 
@@ -230,10 +230,10 @@ class HostedSummarizer:
         """Return why a sentence is not founded on its sources; it may also say how many they are."""
         if self._executor.is_rehearsal:
             return None
-        said = [Source(source.sentence, source.event_at.astimezone(self._zone).date()) for source in sources]
+        said = [SourceText(source.sentence, source.event_at.astimezone(self._zone).date()) for source in sources]
         names = [str(len(sources)), *(name for source in sources for name in source.entities)]
         translates = self._executor.configuration.language(scope) is not None
-        return Evidence(said, names, may_translate=translates).refuse(sentence, SHARE_OF_SUMMARY)
+        return SourceTexts(said, names, may_translate=translates).refuse(sentence, SHARE_OF_SUMMARY)
 
 
 def _version(settings: Settings, grain: Grain) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.recalled_text import LINE
-from memory_pipeline.graph.graph import Mentions
+from memory_pipeline.graph.graph import NamedEntities
 from memory_pipeline.memories.search import passes
 from memory_pipeline.reader.packing.injection import Searches
 from memory_pipeline.reader.packing.items import DURABLE, Recalled
@@ -63,7 +63,7 @@ class MemorySources:
         It is searched without the words that only ask, and with the names of those whom it names by a relation.
         """
         own: list[str] = [speaker] if speaker else []
-        mentions, failure = Mentions([], [], []), None
+        mentions, failure = NamedEntities([], [], []), None
         try:
             own = own or self._searcher.own_names()
             mentions = self._graph.mentions(text, own)

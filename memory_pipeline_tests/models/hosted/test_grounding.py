@@ -12,7 +12,7 @@ from memory_pipeline.client.pipeline import run_all
 from memory_pipeline.domain.graph.triples import fold_operations, standing
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.models.hosted import prompts
-from memory_pipeline.models.hosted.evidence import Evidence, Source, Unfounded
+from memory_pipeline.models.hosted.evidence import SourceText, SourceTexts, Unfounded
 from memory_pipeline.models.hosted.grounding import Grounds
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.rendering import run_line
@@ -216,8 +216,8 @@ def test_a_withdrawal_is_mentioned() -> None:
     ],
 )
 def test_a_point_of_a_summary_rests_on_its_lines(sentence: str, is_honest: bool) -> None:
-    lines = [Source(text, date(2024, 1, 15)) for text in ("Anna: I moved to Porto.", "Anna: I like it.")]
-    assert (Evidence(lines).refuse(sentence, 0.34) is None) == is_honest
+    lines = [SourceText(text, date(2024, 1, 15)) for text in ("Anna: I moved to Porto.", "Anna: I like it.")]
+    assert (SourceTexts(lines).refuse(sentence, 0.34) is None) == is_honest
 
 
 def test_hostile_texts_are_checked() -> None:
