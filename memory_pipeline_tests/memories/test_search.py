@@ -165,7 +165,11 @@ def test_p17_a_vector_of_the_wrong_dimension_is_refused(memories: MemorySearch) 
 def test_an_invalid_filter_is_named(memories: MemorySearch) -> None:
     invalid: list[tuple[str, Any, str]] = [
         ("outcome_success", "no", "outcome_success 'no' is not accepted; expected true or false"),
-        ("source_type", "cron", "source_type 'cron' is unknown; accepted: user, system, tool, workflow, agent"),
+        (
+            "source_type",
+            "cron",
+            "source_type 'cron' is unknown; accepted: user, assistant, import, system, tool, workflow, agent",
+        ),
         ("memory_class", "learned", "memory_class 'learned' is unknown; accepted: factual, experiential"),
     ]
     for name, value, says in invalid:

@@ -68,7 +68,7 @@ def rows_of(root: str) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize(("rerank", "version"), [("model", "rerank-1"), ("cross_encoder", None)])
+@pytest.mark.parametrize(("rerank", "version"), [("model", "rerank-2"), ("cross_encoder", None)])
 def test_each_kind_of_call_is_a_row_of_its_user(
     root: str, server: OpenAIServer, models: Models, rerank: str, version: str | None
 ) -> None:
@@ -80,7 +80,7 @@ def test_each_kind_of_call_is_a_row_of_its_user(
     assert reader.imagine([QUESTION])
     rows = rows_of(root)
     assert len(rows) == len(server.requests)
-    assert {row["prompt_version"] for row in rows} == {"entities-1", "selection-1", "imagining-1", version}
+    assert {row["prompt_version"] for row in rows} == {"entities-2", "selection-2", "imagining-2", version}
     assert {(row["workspace_id"], row["agent_id"], row["identity"]) for row in rows} == {(*ACME.ids[:2], "user:anna")}
     assert {(row["purpose"], row["outcome"], row["tokens_in"] > 0) for row in rows} == {("reading", "ok", True)}
 

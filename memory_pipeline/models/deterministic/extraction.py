@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.facts import VERBATIM, Extraction, Fact, FactKind
-from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.messages import Message, Role
 from memory_pipeline.domain.text.foreign_text import own_text
 from memory_pipeline.domain.text.words import STOP_WORDS, stem
@@ -27,7 +26,13 @@ from memory_pipeline.models.deterministic.language.grammar import (
 )
 from memory_pipeline.models.deterministic.language.languages import is_english, may_state
 from memory_pipeline.models.deterministic.language.names import names_in
-from memory_pipeline.models.deterministic.memory_rules import Durable, durable_in, gives_task, without_connective
+from memory_pipeline.models.deterministic.memory_rules import (
+    Durable,
+    durable_in,
+    gives_task,
+    lasting_triple,
+    without_connective,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -308,12 +313,10 @@ def _omits_subject(sentence: Sentence) -> bool:
 def triple_of(text: str, scope: Scope, at: datetime) -> tuple[str, str, str] | None:
     """Return subject, predicate and object of a text, if it is one sentence that states a lasting fact; else None.
 
-    "I" is the user of the scope. `at` is the time of the text.
+    It may be about anybody. "I" is the user of the scope. `at` is the time of the text.
     """
     sentences = sentences_of(text, 2)
     if len(sentences) != 1 or (scope.user_id is None and not lexicon.FIRST_PERSON.isdisjoint(sentences[0].parts)):
         return None
     said = Message("", scope, "", None, (), None, 0, Role.USER, None, text, at, at)
-    facts = [one for one in DeterministicExtractor().facts_of([said]) if one.durable is MemoryKind.FACT]
-    stated = [(one.subject, one.predicate, one.object) for one in facts if not one.is_point_in_time]
-    return next(((one, two, three) for one, two, three in stated if one and two and three), None)
+    return lasting_triple(sentences[0], Assertions(said, sentences, names_in(sentences)).operations())

@@ -259,6 +259,15 @@ def durable_in(
     )
 
 
+def lasting_triple(sentence: Sentence, operations: Sequence[Operation]) -> tuple[str, str, str] | None:
+    """Return the lasting fact about anybody, no liking, that a sentence with these graph operations states. Pure."""
+    text = sentence.text
+    if _NOT_MEANT.search(text) or _BRIEF.search(text) or _CONDITION.match(text) or not _stands_alone(text):
+        return None
+    found = [one for one in operations if not _is_liking(one.predicate)]
+    return _triple(found) or _ended(text, found)
+
+
 def _instructs(text: str, *, in_task: bool) -> bool:
     """Return whether a user gives an agent an instruction that lasts."""
     name = _CALL_ME.match(text)

@@ -27,6 +27,7 @@ from memory_pipeline.reader.packing.items import (
     Recalled,
     Recollection,
     Source,
+    as_compared,
     compact,
     in_order,
 )
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.models.factory import ReadingModels
 
-_OPENING: Final = "\"'“”„«»(!?,;:"
-_CLOSING: Final = f"{_OPENING})."
 #: Characters of a long text that are compared with the query.
 _COMPARED: Final = 4_000
 #: Weight of a document's rank, relative to the words it shares with the query.
@@ -253,7 +252,7 @@ def settled(items: Iterable[Recalled]) -> list[Recalled]:
     standing: dict[str, Recalled] = {}
     others = []
     for item in sorted(items, key=lambda one: not one.is_standing):
-        words = _as_compared(item.content)
+        words = as_compared(item.content)
         if item.is_standing:
             standing.setdefault(words, item)
         elif words in standing:
@@ -274,9 +273,9 @@ def distinct(parts: Iterable[Recalled]) -> list[Recalled]:
     seen_with_speaker: dict[str, int] = {}
     seen_plain: dict[str, int] = {}
     for part in parts:
-        whole = _as_compared(part.content)
+        whole = as_compared(part.content)
         speaker, colon, words = part.content.partition(": ")
-        bare = _as_compared(words) if colon and speaker and part.source is Source.MEMORY else None
+        bare = as_compared(words) if colon and speaker and part.source is Source.MEMORY else None
         before = seen.get(whole)
         plain = None if before is not None or bare is None else seen_plain.pop(bare, None)
         if before is None and bare is None:
@@ -308,10 +307,6 @@ def _merged(part: Recalled, other: Recalled) -> Recalled:
         # The date of a message tells its age.
         warning=part.warning or (None if part.source is Source.MEMORY else other.warning),
     )
-
-
-def _as_compared(text: str) -> str:
-    return " ".join(word.lstrip(_OPENING).rstrip(_CLOSING) or word for word in text.casefold().split())
 
 
 def by_words(query: str, documents: Sequence[Recalled]) -> list[Recalled]:

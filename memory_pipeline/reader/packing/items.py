@@ -27,6 +27,8 @@ DOCUMENT: Final = "document"
 
 #: Bytes of ``[2024-01-15] `` before a line.
 _DATE_BYTES: Final = 13
+_OPENING: Final = "\"'“”„«»(!?,;:"
+_CLOSING: Final = f"{_OPENING})."
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -320,6 +322,11 @@ def cut_to(item: Recalled, size: int) -> Recalled | None:
 def compact(text: str) -> str:
     """Return a text without blank lines and without white space at its ends."""
     return "\n".join(line for line in text.splitlines() if line.strip()).strip()
+
+
+def as_compared(text: str) -> str:
+    """Return the words of a text in lower case, without the punctuation around them."""
+    return " ".join(word.lstrip(_OPENING).rstrip(_CLOSING) or word for word in text.casefold().split())
 
 
 @dataclass(frozen=True, slots=True)

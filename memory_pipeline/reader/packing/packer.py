@@ -7,7 +7,8 @@ order each is chosen if it fits. Nothing is said twice:
   and a message takes the place of the points of its periods.
 - A durable memory or a graph fact is not chosen beside the whole messages it comes from, or beside a message with its
   words. The message has its date, so a warning of age need not move to it.
-- A point is not chosen beside a durable memory with its words.
+- A point is not chosen beside a durable memory with its words, and of a durable memory and a document with the same
+  words, only the first is chosen.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.reader.packing.items import Recalled, Size, Source, cut_to
+from memory_pipeline.reader.packing.items import Recalled, Size, Source, as_compared, cut_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,6 +33,7 @@ _Key = tuple[Source, str, str]
 #: Strength that each token costs: fifty tokens must be worth one point.
 _PRICE: Final = 0.02
 _REPLACEABLE: Final = frozenset([Source.DURABLE, Source.GRAPH])
+_COMPARED: Final = frozenset([Source.DURABLE, Source.DOCUMENT])
 
 
 def by_worth(items: Iterable[Recalled]) -> list[Recalled]:
@@ -73,6 +75,8 @@ class Packer:
         #: The words and sources of the chosen durable memories and graph facts.
         self._lasting: dict[_Key, tuple[str, frozenset[str]]] = {}
         self._said: list[str] = []
+        #: The words of the chosen durable memories and documents.
+        self._worded: dict[_Key, str] = {}
 
     @property
     def chosen(self) -> list[Recalled]:
@@ -114,12 +118,15 @@ class Packer:
     def _forget(self, key: _Key, item: Recalled) -> None:
         del self._chosen[key]
         self._lasting.pop(key, None)
+        self._worded.pop(key, None)
         if item.source is Source.SUMMARY and item.id not in self._asked:
             self._points[item.identity, Period(Grain(item.grain), item.period)].remove(key)
 
     def _choose(self, key: _Key, item: Recalled) -> None:
         self._size.add(item)
         self._chosen[key] = item
+        if item.source in _COMPARED:
+            self._worded[key] = as_compared(words_in(item.content))
         if item.source in _REPLACEABLE or item.id in self._asked:
             self._lasting[key] = words_in(item.content), item.evidence
         if not isinstance(item.grain, Grain) or item.id in self._asked:
@@ -145,6 +152,10 @@ class Packer:
                 or any(self._points.get((item.identity, above)) for above in self._above(period))
                 or any(words in kept for kept, _ in self._lasting.values())
             )
+        if item.source in _COMPARED and not item.is_standing:
+            worded = as_compared(words)
+            if any(worded == other for (source, *_), other in self._worded.items() if source is not item.source):
+                return True
         if item.source not in _REPLACEABLE:
             return False
         is_in_messages = bool(item.source_ids) and self._messages.issuperset(item.source_ids)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.text.ranking import terms
@@ -79,9 +80,15 @@ class MemorySources:
         periods: list[Recalled] = []
 
         @cache
-        def rules() -> SuppressionRules:
+        def read_rules() -> SuppressionRules:
             shown = forms_shown(self._searcher, asked, request.where, request.exclude)
             return self._states.rules(request.exclude, shown, request.as_of, request.at)
+
+        lock = Lock()  # the searches are parallel, and the rules are read once
+
+        def rules() -> SuppressionRules:
+            with lock:
+                return read_rules()
 
         def said(_: str, tokens: int) -> list[Recalled]:
             found = candidates(

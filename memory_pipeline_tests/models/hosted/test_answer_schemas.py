@@ -297,13 +297,15 @@ def test_schemas_contain_no_titles_and_docstrings() -> None:
         assert '"title"' not in text
         assert "what it is asked for" not in text
         assert "in a model's answer" not in text  # no docstrings
+        assert '"description"' not in text  # the prompt explains the fields
     schema = schema_of(ExtractionAnswer)
     assert schema["required"] == ["summary", "facts", "operations"]
     fact = schema["$defs"]["FoundFact"]
     assert set(fact["required"]) == set(FACT | WORKING)
     assert "instruction" in json.dumps(fact["properties"]["durable"])
     assert "tool_output" not in json.dumps(fact["properties"]["durable"])
-    assert fact["properties"]["messages"]["description"] == "Numbers of the messages that it rests on."
+    order = schema_of(OrderAnswer)["properties"]["order"]
+    assert order["description"] == "Numbers of the lines, most useful first."
     assert fact["properties"]["content"]["minLength"] == 1
     assert schema["$defs"]["FoundOperation"]["properties"]["operation"]["enum"] == ["INSERT", "ADD", "UPDATE", "DELETE"]
 
