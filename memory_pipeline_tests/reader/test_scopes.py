@@ -33,7 +33,7 @@ ONE, TWO, THREE, WHOLE = (Scope("acme", name) for name in ("one", "two", "three"
 SAID = {
     ONE: ["I moved to Porto with my dog Bruno.", "The PIN of my door is 4711."],
     TWO: ["Bruno has a new vet in Porto, Doctor Silva.", "I like green tea in the morning."],
-    THREE: ["I play the violin on Tuesdays.", "We booked a ferry to Madeira for 9 August."],
+    THREE: ["I began to play the violin in 2019.", "We booked a ferry to Madeira for 9 August."],
 }
 LATER = datetime(2024, 2, 20, tzinfo=UTC)
 
