@@ -47,6 +47,7 @@ class ErasureLog:
         remade: keys of the periods that were derived again, by grain.
         ids: hashes of the ids of removed or recomputed rows. Recomputed rows may have the same id as before.
         texts: texts of these rows. Recomputed rows may have the same text as before.
+        scrubbed: texts of summaries that lost points. They hold nothing of the subject: a model may write them again.
         files, bytes: number and size of the deleted files.
         remarks: descriptions of data that may remain, because it cannot be attributed.
     """
@@ -54,6 +55,7 @@ class ErasureLog:
     scopes: set[Scope] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
     texts: set[str] = field(default_factory=set)
+    scrubbed: set[str] = field(default_factory=set)
     remade: dict[Grain, set[str]] = field(default_factory=lambda: defaultdict(set))
     files: int = 0
     bytes: int = 0
@@ -100,7 +102,7 @@ class ErasureLog:
 
     def gone(self, lake: Lake, scanner: SubjectScanner, salt: str) -> tuple[list[str], list[str]]:
         """Return the ids, and the digests of texts, that are no longer in the lake; both sorted."""
-        ids, texts = set(self.ids), set(self.texts)
+        ids, texts = set(self.ids), self.texts - self.scrubbed
         # Pending events may still name a removed memory.
         for file in lake.journal.pending():
             ids -= {hex_of(event.memory_id) for event in lake.journal.read(file).events}

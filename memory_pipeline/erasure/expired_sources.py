@@ -77,6 +77,7 @@ def scrub_summaries(
         if changed:
             ids = pa.array(sorted(changed), pa.string())
             new = summaries_to_rows([summary for summary in changed.values() if summary is not None])
+            log.scrubbed |= {*new["content"].to_pylist(), *sentences_of(new["key_points"]).to_pylist()}
 
             def without(old: pa.Table, ids: pa.Array = ids, new: pa.Table = new) -> pa.Table:
                 present = new.filter(pc.is_in(new["id"], old["id"].combine_chunks()))

@@ -40,7 +40,7 @@ OTHER = Scope("other", "support")
 
 TALKS = [
     conversation("I moved to Porto.", "My brother Bob lives in Berlin.", "I like Zanzibarium tea in the morning."),
-    conversation("Anna likes coffee.", "The weather in Berlin is bad.", name="Dora", conversation_id="c4"),
+    conversation("Anna likes coffee.", "Our landlord has moved to Berlin.", name="Dora", conversation_id="c4"),
     conversation("I bought a bicycle in Vienna.", name="Dora", conversation_id="c2", at="2024-01-16T09:00"),
     conversation(
         "I live in Lisbon, near the old harbour.", name=None, conversation_id="c5", at="2024-01-16T09:30"
@@ -103,7 +103,13 @@ ANNAS_EVENTS = [
     *UNATTACHED,
     done("REMEMBER", kind="instruction", content="Call Anna in the morning only."),
     done("REMEMBER", kind="preference", content="u-17: tea is green", user_id="u-17", key="tea", value='"green"'),
-    done("REMEMBER", content="Dora likes tea, says Anna.", subject="Dora", predicate="likes", object="tea"),
+    done(
+        "REMEMBER",
+        content="Dora is allergic to nuts, says Anna.",
+        subject="Dora",
+        predicate="allergic_to",
+        object="nuts",
+    ),
     done("REMEMBER", content="Dora has told ANNA.", editor="Anna"),
 ]
 #: Anna's actions and records about no person: they are kept without an author.
@@ -111,7 +117,7 @@ NOTED = done("REMEMBER", content="The warehouse closes at six in the evening.", 
 EVENTS = [
     *ANNAS_EVENTS,
     NOTED,
-    done("REMEMBER", content="Dora likes tea.", subject="Dora", predicate="likes", object="tea"),
+    done("REMEMBER", content="Dora is allergic to nuts.", subject="Dora", predicate="allergic_to", object="nuts"),
     done("REMEMBER", kind="rule", content="Refunds above 500 euros need a second signature."),
     done("REMEMBER", kind="rule", content="Invoices are due within 30 days.", scope=SALES),
     done("REMEMBER", "2024-01-20T10:00", content="The order of Initech stands at 40 units.", is_point_in_time=True),

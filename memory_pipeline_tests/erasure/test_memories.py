@@ -97,7 +97,9 @@ def verbs(lake: Lake, scope: Any = ACME) -> Counter[str]:
 def test_memories_that_quote_a_person_are_recomputed_without_the_quote(erased_once: Erased) -> None:
     lake = Lake(str(erased_once.stages["original"]))
     # Consolidation had merged two duplicate memories into one that names Anna, with a reason.
-    (merged,) = [content for content in memories(lake) if "says Anna" in content and "Dora likes tea." in content]
+    (merged,) = [
+        content for content in memories(lake) if "says Anna" in content and "Dora is allergic to nuts." in content
+    ]
     assert memories(lake)[merged]["status"] == "active"
     assert verbs(lake)["MERGE"] == 1
     counts = preview(lake, ANNA, END).counts
@@ -105,8 +107,8 @@ def test_memories_that_quote_a_person_are_recomputed_without_the_quote(erased_on
     assert counts["memory_events"] == 4 + 4  # what agents did, and what messages said; not what they did to that
     receipt, lake = erased_once.person, Lake(str(erased_once.stages["person"]))
     after = memories(lake)
-    assert after["Dora likes tea."]["status"] == "active"
-    assert after["Dora likes tea."]["merged_ids"] == []
+    assert after["Dora is allergic to nuts."]["status"] == "active"
+    assert after["Dora is allergic to nuts."]["merged_ids"] == []
     rows = (str(row) for spec in TABLES for row in table_rows(lake)[spec.name] if row["workspace_id"] == "acme")
     assert not any("Anna" in row or "Bob" in row for row in rows)
     assert verbs(lake)["MERGE"] == 0
@@ -247,7 +249,7 @@ def test_pending_records_and_answers_for_later_days_are_removed(lake: Lake, mode
             done("REMEMBER", "2024-02-01T08:01", kind="preference", content="x", user_id="u-17", key="k", value="1"),
             done("REMEMBER", "2024-02-01T08:02", content="Ask Bob first.", reason="Anna is away"),
             done("REMEMBER", "2024-02-01T08:03", content="Ask Carl first."),
-            done("FORGET", "2024-02-01T08:04", to=memory_of("Dora likes tea.")),
+            done("FORGET", "2024-02-01T08:04", to=memory_of("Dora is allergic to nuts.")),
         ]
     )
     receipt = forget(lake, models, ANNA, AT)

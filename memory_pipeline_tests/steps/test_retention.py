@@ -177,7 +177,7 @@ def test_the_status_separates_expired_periods(made_once: Path, expired: Lake) ->
 def test_late_data_of_an_expired_hour_is_added_to_its_ancestors_only(expired: Lake, models: Models) -> None:
     before = summaries(expired)
     [day_before] = _days(expired, ACME, "2024-01-15")
-    write(expired, conversation("Our meeting is in room 12.", at="2024-01-15T09:00", conversation_id="late"), now=SOON)
+    write(expired, conversation("My sister works in room 12.", at="2024-01-15T09:00", conversation_id="late"), now=SOON)
     made = run(expired, models, SOON)
     assert {grain.value: [str(period) for period in periods] for grain, periods in made.items() if periods} == {
         "working": ["2024-01-15T09"],
@@ -249,7 +249,7 @@ def test_late_data_of_an_expired_period_is_added_to_the_finest_summary_that_is_k
     assert marks.through(ACME, RetentionClass.WEEKLY) is not None
     assert marks.through(ACME, RetentionClass.MONTHLY) is None
     before = summaries(lake)
-    for number, text in enumerate(("Our meeting is in room 12.", "The door code is 4711."), start=1):
+    for number, text in enumerate(("My sister works in room 12.", "I am allergic to nuts."), start=1):
         write(lake, conversation(text, at=f"2024-01-15T1{number}:00", conversation_id=f"late{number}"), now=LATER)
         made = run(lake, models, LATER)
         assert {grain.value: [str(period) for period in periods] for grain, periods in made.items() if periods} == {
@@ -261,7 +261,7 @@ def test_late_data_of_an_expired_period_is_added_to_the_finest_summary_that_is_k
         }
     lines = Counter(summaries(lake)["monthly", "2024-01", "acme", "support"].splitlines())
     assert {*before["monthly", "2024-01", "acme", "support"].splitlines()} < set(lines)
-    assert lines.keys() >= {"2024-01-15 Anna: Our meeting is in room 12.", "2024-01-15 Anna: The door code is 4711."}
+    assert lines.keys() >= {"2024-01-15 Anna: My sister works in room 12.", "2024-01-15 Anna: I am allergic to nuts."}
     assert max(lines.values()) == 1
     # The message and the finer summaries are deleted the next night, and nothing changes any more.
     assert expire_at(lake, LATER).rows > 0
@@ -283,7 +283,7 @@ def test_late_data_of_an_expired_period_is_added_to_the_finest_summary_that_is_k
 def test_late_data_of_an_expired_period_can_be_erased(expired_later: Lake, models: Models, subject: Subject) -> None:
     lake = expired_later
     before = summaries(lake)
-    texts = ("Zora likes tea.", "Zora lives in Ghent.")
+    texts = ("Zora is allergic to nuts.", "My sister Zora lives in Ghent.")
     write(lake, conversation(*texts, at="2024-01-15T11:00", conversation_id="late"), now=LATER)
     run(lake, models, LATER)
     month = "monthly", "2024-01", "acme", "support"
