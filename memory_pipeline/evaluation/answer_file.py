@@ -1,7 +1,7 @@
 """Answers of models in a local file, so that an evaluation that was stopped goes on where it ended.
 
-Each line is one answer: ``{"key": …, "text": …, "tokens_in": …, "tokens_out": …, "cost": …}``. The key is a hash of the
-model, the instructions and the input. A line that is damaged, such as the last one after a crash, is asked again.
+Each line is one answer as a JSON object: key, model, version of the instructions, text, tokens and cost. The key is a
+hash of the model, the instructions and the input. A damaged line, such as the last one after a crash, is asked again.
 """
 
 from __future__ import annotations
