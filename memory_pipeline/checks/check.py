@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from enum import StrEnum
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from memory_pipeline.domain.identity import EVENT
-from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import FIRST_YEAR, SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.domain.values import batched
 from memory_pipeline.errors import one_line, shown
@@ -35,9 +37,10 @@ from memory_pipeline.lake.tables.ledger import (
     MESSAGES_ASSET,
     table_asset,
 )
+from memory_pipeline.steps.retention import Inventory, held_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     import pyarrow.compute as pc
@@ -50,6 +53,8 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 
 
+#: Expired rows may stay this long, because `memory-pipeline expire` runs daily.
+_RETENTION_GRACE = timedelta(days=1)
 #: Compressed bytes of files read at once. In memory their columns take several times as much.
 _PART_BYTES = 32_000_000
 
@@ -103,7 +108,10 @@ def parts_of(
     keys: Collection[str] | None = None,
     where: pc.Expression | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """Yield the checked rows of a place, some whole partitions at a time, by key. `keys` replace the context's."""
+    """Yield the checked rows of a place, some whole partitions at a time, by key; at least one part, maybe empty.
+
+    `keys` replace the context's.
+    """
     lake = context.lake
     if not place.spec.partition_by:
         yield _projected(context, place, columns)
@@ -111,10 +119,9 @@ def parts_of(
     sizes = lake.tables.sizes(place.spec, **place.fixed)
     selected = context.keys(place.grain) if keys is None and place.is_by_period else keys
     listed = sorted(sizes if selected is None else sizes.keys() & set(selected))
-    period = {place.period} - {""} if keys is None and not place.is_by_period else set()
-    names = {*columns, *period}
-    for batch in batched(listed, sizes.__getitem__, _PART_BYTES):
-        yield _frame(context, place, batch, names, where)
+    for batch in [*batched(listed, sizes.__getitem__, _PART_BYTES)] or [[]]:
+        rows = lake.tables.read(place.spec, batch, columns=columns, where=where, shard=None, **place.fixed)
+        yield pl.DataFrame(pl.from_arrow(rows))
 
 
 def _projected(context: CheckContext, place: Place, columns: Collection[str]) -> pl.DataFrame:
@@ -123,17 +130,6 @@ def _projected(context: CheckContext, place: Place, columns: Collection[str]) ->
     frame = pl.DataFrame(pl.from_arrow(context.lake.projections[place.spec.name].scan(names, where=IS_FACT)))
     periods = context.keys(place.grain)
     return frame if periods is None or not place.period else frame.filter(pl.col(place.period).is_in(periods))
-
-
-def _frame(
-    context: CheckContext, place: Place, keys: list[str], columns: Collection[str], where: pc.Expression | None
-) -> pl.DataFrame:
-    rows = context.lake.tables.read(place.spec, keys, columns=columns, where=where, shard=None, **place.fixed)
-    frame = pl.DataFrame(pl.from_arrow(rows))
-    periods = context.keys(place.grain)
-    if periods is not None and not place.is_by_period and place.period in columns:
-        frame = frame.filter(pl.col(place.period).is_in(periods))
-    return frame
 
 
 def scope_names(rows: pl.DataFrame, *columns: str) -> list[str]:
@@ -146,6 +142,11 @@ def scope_names(rows: pl.DataFrame, *columns: str) -> list[str]:
 
 
 SAMPLE = 5
+#: Remedies of several checks.
+RECOMPUTE = "recompute the partitions with `memory-pipeline repair` or `memory-pipeline run --from … --to …`"
+CONSOLIDATE = "run `memory-pipeline consolidate`"
+PENDING = "compute pending periods with `memory-pipeline run` (`memory-pipeline status` lists them)"
+AGAIN = "run `memory-pipeline run`; if the check still fails, run `memory-pipeline repair`"
 
 
 class Severity(StrEnum):
@@ -190,6 +191,12 @@ class CheckContext:
         return ExpirationMarks.of(self.lake.tables)
 
     @cached_property
+    def overdue(self) -> Inventory:
+        """The rows that should have expired more than a day ago."""
+        held = held_back(self.lake, date(FIRST_YEAR, 1, 1), self.now)
+        return Inventory(self.lake, held, self.now - _RETENTION_GRACE)
+
+    @cached_property
     def warehouse(self) -> Warehouse:
         """The models of ``dbt_like_sql`` over the lake."""
         from memory_pipeline.analytics import Warehouse
@@ -217,12 +224,21 @@ class Offences:
         return cls(len(listed), tuple(listed[:SAMPLE]), numbers or {})
 
 
+def total(_: CheckContext, seen: Sequence[Offences]) -> Offences:
+    """Return the sum of the offenders and of the numbers of parts."""
+    numbers: Counter[str] = Counter()
+    for part in seen:
+        numbers.update(part.numbers)  # type: ignore[arg-type]  # also sums of floats
+    sample = tuple(name for part in seen for name in part.sample)
+    return Offences(sum(part.count for part in seen), sample[:SAMPLE], dict(numbers))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Scan:
     """A check that reads all rows of one place, in parts. Scans of the same place share one pass over its files.
 
     Attributes:
-        see: returns a partial result for a frame of some whole partitions.
+        see: returns a partial result for a frame of some whole partitions; offences, for :func:`total`.
         conclude: combines the partial results.
         keys: returns partition keys that replace those of the context; None means all.
     """
@@ -230,7 +246,7 @@ class Scan:
     place: Place
     columns: tuple[str, ...]
     see: Callable[[CheckContext, pl.DataFrame], Any]
-    conclude: Callable[[CheckContext, list[Any]], Offences]
+    conclude: Callable[[CheckContext, list[Any]], Offences] = total
     keys: Callable[[CheckContext], list[str] | None] | None = None
 
     def partitions(self, context: CheckContext) -> tuple[str, ...] | None:
@@ -268,6 +284,32 @@ class Check:
         """Return the finding of a check that raised an error. It counts as a failure: the rows may be wrong."""
         reason = str(disk_error(error) or f"{type(error).__name__}: {shown(one_line(error), 200)}")
         return Finding(self, passed=False, offenders=0, trouble=f"the check failed to run: {reason}")
+
+
+def check(
+    name: str,
+    asset: str,
+    remedy: str,
+    *,
+    severity: Severity = Severity.ERROR,
+    blocks: bool = False,
+    description: str = "",
+    place: Place | None = None,
+    columns: Iterable[str] = (),
+    conclude: Callable[[CheckContext, list[Any]], Offences] = total,
+    keys: Callable[[CheckContext], list[str] | None] | None = None,
+) -> Callable[[Callable[..., Any]], Check]:
+    """Make a check of a function that returns offenders, or, with a `place`, of the function that a :class:`Scan` sees.
+
+    The docstring of the function is the description, unless one is given.
+    """
+
+    def made(run: Callable[..., Any]) -> Check:
+        text = " ".join((description or run.__doc__ or "").split())
+        scan = None if place is None else Scan(place, tuple(columns), run, conclude, keys)
+        return Check(name, asset, severity, blocks, text, remedy, scan or run)
+
+    return made
 
 
 #: The remedy of a check that could not run.
@@ -365,9 +407,5 @@ def _scan(context: CheckContext, scans: dict[Check, Scan]) -> dict[Check, Findin
         return {check: found for one, scan in scans.items() for check, found in _scan(context, {one: scan}).items()}
     for check, scan in scans.items():
         if check not in found:
-            found[check] = _run(context, check, partial(_conclude, scan, seen[check]))
+            found[check] = _run(context, check, lambda _, scan=scan, check=check: scan.conclude(context, seen[check]))  # type: ignore[misc]
     return found
-
-
-def _conclude(scan: Scan, seen: list[Any], context: CheckContext) -> Offences:
-    return scan.conclude(context, seen)

@@ -6,7 +6,6 @@ import operator
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -14,16 +13,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from memory_pipeline.checks.check import OPERATION_ROWS, ROWS_OF_GRAIN, SAMPLE, Offences, Scan
+from memory_pipeline.checks.check import (
+    AGAIN,
+    OPERATION_ROWS,
+    PENDING,
+    RECOMPUTE,
+    ROWS_OF_GRAIN,
+    SAMPLE,
+    Offences,
+    check,
+    scope_names,
+)
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.lake.codec.codec import scope_of
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, index_asset, table_asset
 from memory_pipeline.steps.fold_graph import stale_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from memory_pipeline.checks.check import CheckContext, Place
+    from memory_pipeline.checks.check import Check, CheckContext, Place
     from memory_pipeline.lake.schema_types import TableSpec
 
 
@@ -31,49 +41,49 @@ _ROWS_PER_BATCH = 65_536
 _THREADS = 8
 
 
-def duplicate_ids(place: Place) -> Scan:
-    """Find duplicate ids, and ids in another partition than the one they name.
+def duplicate_ids(name: str, place: Place, description: str, remedy: str = RECOMPUTE) -> Check:
+    """Return the check for duplicate ids, and for ids in another partition than the one they name.
 
     A scan sees whole partitions, so together the two conditions find an id that is in two partitions.
     """
     key = place.spec.partition_by[-1] if place.spec.partition_by else "scope"
+    columns = ("id", *dict.fromkeys(filter(None, [key, place.period])))
 
-    def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, int, pl.Series, pl.Series]:
+    def see(_: CheckContext, part: pl.DataFrame) -> Offences:
         duplicates = part.filter(pl.struct(key, "id").is_duplicated())
         misplaced = part.clear() if place.what is None else part.filter(~_names_its_period(place))
-        return (
-            len(part),
-            len(duplicates) - duplicates.n_unique([key, "id"]),
-            duplicates["id"].unique(maintain_order=True),
-            misplaced["id"],
-        )
+        surplus = len(duplicates) - duplicates.n_unique([key, "id"])
+        names = [*duplicates["id"].unique(maintain_order=True).head(SAMPLE), *misplaced["id"].head(SAMPLE)]
+        numbers = {"rows": len(part), "rows_too_many": surplus, "rows_astray": len(misplaced)}
+        return Offences(surplus + len(misplaced), tuple(names[:SAMPLE]), numbers)
 
-    def conclude(_: CheckContext, seen: list[tuple[int, int, pl.Series, pl.Series]]) -> Offences:
-        surplus_rows = sum(surplus for _, surplus, _, _ in seen)
-        misplaced_rows = sum(len(misplaced) for *_, misplaced in seen)
-        numbers = {"rows": sum(rows for rows, *_ in seen), "rows_too_many": surplus_rows, "rows_astray": misplaced_rows}
-        named = (
-            identifier for _, _, duplicates, misplaced in seen for ids in (duplicates, misplaced) for identifier in ids
-        )
-        return Offences(surplus_rows + misplaced_rows, tuple(islice(named, SAMPLE)), numbers)
-
-    return Scan(place, ("id", *dict.fromkeys(filter(None, [key, place.period]))), see, conclude)
+    made = check(name, place.asset, remedy, blocks=True, description=description, place=place, columns=columns)
+    return made(see)
 
 
 def _names_its_period(place: Place) -> pl.Expr:
     return pl.col("id").str.starts_with(pl.concat_str(pl.lit(f"{place.what}:"), pl.col(place.period), pl.lit(":")))
 
 
-def schema_differences(context: CheckContext, places: Sequence[Place]) -> Offences:
-    """Find missing columns, columns of the wrong type, and missing values. An offender is a column of a partition.
+def schema(asset: str, places: Sequence[Place], remedy: str) -> Check:
+    """Return the check for missing columns, columns of the wrong type, and missing values.
 
-    A nullable column may be missing from a file, because older versions did not write it.
+    An offender is a column of a partition. A nullable column may be missing from a file, because older versions did not
+    write it.
     """
+
+    @check("schema", asset, remedy, blocks=True)
+    def schema_differences(context: CheckContext) -> Offences:
+        """Files have the columns and types of the schema, and required columns have no nulls."""
+        return _schema_differences(context, places)
+
+    return schema_differences
+
+
+def _schema_differences(context: CheckContext, places: Sequence[Place]) -> Offences:
     files = rows = 0
     offenders: Counter[str] = Counter()
     for place in places:
-        if not place.spec.partition_by:
-            continue  # projections enforce their schema
         dataset = context.lake.tables.dataset(place.spec)
         if not isinstance(dataset, ds.FileSystemDataset):
             continue  # no files
@@ -134,43 +144,52 @@ def _partition(spec: TableSpec, keys: Mapping[str, object]) -> str:
 _MARKS = ["period", "id", "digest", "embed_model"]
 
 
-def index_differences(grain: Grain) -> Scan:
-    """Find periods of agents with missing, extra or outdated rows in the index."""
-
-    def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
-        return part
+def index_differences(grain: Grain) -> Check:
+    """Return the check for periods of agents with missing, extra or outdated rows in the index."""
 
     def conclude(context: CheckContext, seen: list[pl.DataFrame]) -> Offences:
-        rows = pl.concat([pl.DataFrame(schema=dict.fromkeys([*SCOPE_COLUMNS, *_MARKS], pl.String)), *seen])
+        rows = pl.concat(seen)
         indexed = context.lake.index.scan_all(grain, context.keys(grain), [*SCOPE_COLUMNS, *_MARKS])
-        found = pl.DataFrame(pl.from_arrow(indexed)).select(rows.columns)
-        both = pl.concat([rows.with_columns(n=pl.lit(1)), found.with_columns(n=pl.lit(-1))])
-        # Duplicate rows count as a difference.
-        uneven = both.group_by(rows.columns).agg(pl.sum("n")).filter(pl.col("n") != 0)
-        names = uneven.select([*SCOPE_COLUMNS, "period"]).unique().sort([*SCOPE_COLUMNS, "period"]).iter_rows()
-        return Offences.of(
-            (f"{scope_of(*ids)} {period}" for *ids, period in names),
-            {"rows": len(rows), "agents": both.select(SCOPE_COLUMNS).unique().height},
-        )
+        names = _uneven(rows, pl.DataFrame(pl.from_arrow(indexed)), "period").sort([*SCOPE_COLUMNS, "period"])
+        agents = pl.concat([rows.select(SCOPE_COLUMNS), pl.DataFrame(pl.from_arrow(indexed)).select(SCOPE_COLUMNS)])
+        return Offences.of(scope_names(names, "period"), {"rows": len(rows), "agents": agents.unique().height})
 
-    return Scan(ROWS_OF_GRAIN[grain], (*SCOPE_COLUMNS, *_MARKS), see, conclude)
+    return check(
+        "index_level",
+        index_asset(grain),
+        AGAIN,
+        description=f"The index is in sync with {table_asset(grain)}.",
+        place=ROWS_OF_GRAIN[grain],
+        columns=(*SCOPE_COLUMNS, *_MARKS),
+        conclude=conclude,
+    )(_whole)
 
 
-def graph_differences() -> Scan:
-    """Find agents with missing or extra operations in the projection, or a graph that is not their fold."""
+def _conclude_graph(context: CheckContext, seen: list[pl.DataFrame]) -> Offences:
+    rows, keys = pl.concat(seen), context.keys(Grain.WORKING)
+    found = pl.DataFrame(pl.from_arrow(context.lake.operations.scan(rows.columns)))
+    found = found if keys is None else found.filter(pl.col("period").is_in(keys))
+    scopes = {*map(scope_of, *_uneven(rows, found).to_dict(as_series=False).values()), *stale_scopes(context.lake)}
+    return Offences.of(sorted(map(str, scopes)), {"rows": len(rows)})
 
-    def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
-        return part
 
-    def conclude(context: CheckContext, seen: list[pl.DataFrame]) -> Offences:
-        columns = [*SCOPE_COLUMNS, "period", "id"]
-        rows = pl.concat([pl.DataFrame(schema=dict.fromkeys(columns, pl.String)), *seen])
-        found = pl.DataFrame(pl.from_arrow(context.lake.operations.scan(columns)))
-        keys = context.keys(Grain.WORKING)
-        found = found if keys is None else found.filter(pl.col("period").is_in(keys))
-        both = pl.concat([rows.with_columns(n=pl.lit(1)), found.with_columns(n=pl.lit(-1))])
-        uneven = both.group_by(columns).agg(pl.sum("n")).filter(pl.col("n") != 0).select(SCOPE_COLUMNS).unique()
-        scopes = {*map(scope_of, *uneven.to_dict(as_series=False).values()), *stale_scopes(context.lake)}
-        return Offences.of(sorted(map(str, scopes)), {"rows": len(rows)})
+def _whole(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
+    return part
 
-    return Scan(OPERATION_ROWS, (*SCOPE_COLUMNS, "period", "id"), see, conclude)
+
+def _uneven(rows: pl.DataFrame, others: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """Return the scopes, with `columns`, of rows that are not equally often in both frames."""
+    both = pl.concat([rows.with_columns(n=pl.lit(1)), others.select(rows.columns).with_columns(n=pl.lit(-1))])
+    uneven = both.group_by(rows.columns).agg(pl.sum("n")).filter(pl.col("n") != 0)
+    return uneven.select(*SCOPE_COLUMNS, *columns).unique()
+
+
+graph_level = check(
+    "graph_level",
+    GRAPH_ASSET,
+    f"{PENDING}, or {RECOMPUTE}",
+    description="Operations by scope are in sync with their records, and each graph is the fold of its operations.",
+    place=OPERATION_ROWS,
+    columns=(*SCOPE_COLUMNS, "period", "id"),
+    conclude=_conclude_graph,
+)(_whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,17 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.checks.check import CONSOLIDATION_ROWS, MEMORY_ROWS, SAMPLE, Offences, Scan, scope_names
+from memory_pipeline.checks.check import (
+    CONSOLIDATE,
+    CONSOLIDATION_ROWS,
+    MEMORY_ROWS,
+    SAMPLE,
+    Offences,
+    Severity,
+    check,
+    scope_names,
+    total,
+)
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.consolidation import RIVALS
 from memory_pipeline.domain.memories.hot_index import HotEntry
@@ -28,7 +39,8 @@ from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.lake.codec.codec import scope_of
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, MEMORY_EVENTS
-from memory_pipeline.steps.consolidation.days import pending_days
+from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET, MEMORIES_ASSET
+from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET, pending_days
 from memory_pipeline.steps.fold_memories import stale_scopes
 from memory_pipeline.steps.group import scopes_in
 
@@ -43,8 +55,14 @@ _AGENTS_PER_READ = 500
 LONGEST_WAIT = timedelta(days=1)
 
 
-def stale_agents(context: CheckContext) -> Offences:
-    """Find scopes with memories that are not in sync with their events. An offender is a scope."""
+@check(
+    "level",
+    MEMORIES_ASSET,
+    f"run `memory-pipeline run`; if the check still fails, {CONSOLIDATE}",
+    blocks=True,
+)
+def stale_agents(context: CheckContext) -> Offences:  # an offender is a scope
+    """Durable memories are in sync with all events of conversations, agents and consolidation."""
     lake = context.lake
 
     def stale_of(scopes: set[Scope]) -> set[Scope]:
@@ -78,63 +96,67 @@ def _stale(context: CheckContext, scopes: Collection[Scope]) -> list[Scope]:
     return found
 
 
-def duplicates() -> Scan:
-    """Find duplicate active memories of one kind that consolidation has already processed."""
-
-    def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
-        first: dict[tuple[object, ...], tuple[str, str]] = {}
-        names = []
-        active = _active(context, part)
-        for identifier, kind, content, target, *setting in active.select(
-            "memory_id", "kind", "content", "object", "scope", *SETTING
-        ).iter_rows():
-            statement = (kind, match_key(MemoryKind(kind), content), *setting)
-            object_key = name_key(target or "")
-            other, other_object = first.setdefault(statement, (identifier, object_key))
-            # Equal text with different objects states two different things.
-            if other != identifier and (object_key == other_object or "" in (object_key, other_object)):
-                names.append(identifier)
-        return len(active), names
-
-    columns = ("memory_id", "content", "subject", "predicate", "object", *SETTING, *_STATE)
-    return Scan(MEMORY_ROWS, columns, see, _concluded)
-
-
-def contradictions() -> Scan:
-    """Find active memories that contradict another one, although consolidation has already processed both."""
-
-    def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
-        stated = _active(context, part).filter(
-            pl.col("kind").is_in([kind.value for kind in RIVALS]),
-            pl.all_horizontal(pl.col("subject", "predicate", "object").is_not_null()),
-            pl.col("memory_class") == MemoryClass.FACTUAL.value,
-        )
-        known: dict[tuple[object, ...], str] = {}
-        names = []
-        for key, workspace_id, agent_id, identifier, subject, predicate, target, kind, is_moment in stated.select(
-            "scope",
-            "workspace_id",
-            "agent_id",
-            "memory_id",
-            "subject",
-            "predicate",
-            "object",
-            "kind",
-            "is_point_in_time",
-        ).iter_rows():
-            if context.configuration.vocabulary(Scope(workspace_id, agent_id)).holds_one(predicate):
-                object_key = name_key(target)
-                attribute = (key, name_key(subject), predicate, RIVALS[MemoryKind(kind)], is_moment)
-                if known.setdefault(attribute, object_key) != object_key:
-                    names.append(identifier)
-        return len(stated), names
-
-    columns = ("memory_id", "subject", "predicate", "object", "is_point_in_time", "memory_class", *_STATE)
-    return Scan(MEMORY_ROWS, columns, see, _concluded)
-
-
 #: Columns that decide whether a memory is active and consolidated.
 _STATE = (*SCOPE_COLUMNS, "kind", "context", "is_newest", "status", "temperature", "changed_at")
+
+
+@check(
+    "duplicates",
+    CONSOLIDATION_ASSET,
+    CONSOLIDATE,
+    place=MEMORY_ROWS,
+    columns=("memory_id", "content", "subject", "predicate", "object", *SETTING, *_STATE),
+)
+def duplicates(context: CheckContext, part: pl.DataFrame) -> Offences:
+    """After consolidation, no two active memories of one kind are duplicates."""
+    first: dict[tuple[object, ...], tuple[str, str]] = {}
+    names = []
+    active = _active(context, part)
+    for identifier, kind, content, target, *setting in active.select(
+        "memory_id", "kind", "content", "object", "scope", *SETTING
+    ).iter_rows():
+        statement = (kind, match_key(MemoryKind(kind), content), *setting)
+        object_key = name_key(target or "")
+        other, other_object = first.setdefault(statement, (identifier, object_key))
+        # Equal text with different objects states two different things.
+        if other != identifier and (object_key == other_object or "" in (object_key, other_object)):
+            names.append(identifier)
+    return Offences.of(names, {"memories": len(active)})
+
+
+@check(
+    "contradictions",
+    CONSOLIDATION_ASSET,
+    f"{CONSOLIDATE}; `memory-pipeline memories about` lists them",
+    place=MEMORY_ROWS,
+    columns=("memory_id", "subject", "predicate", "object", "is_point_in_time", "memory_class", *_STATE),
+)
+def contradictions(context: CheckContext, part: pl.DataFrame) -> Offences:
+    """After consolidation, active memories do not name different objects for a predicate that allows one."""
+    stated = _active(context, part).filter(
+        pl.col("kind").is_in([kind.value for kind in RIVALS]),
+        pl.all_horizontal(pl.col("subject", "predicate", "object").is_not_null()),
+        pl.col("memory_class") == MemoryClass.FACTUAL.value,
+    )
+    known: dict[tuple[object, ...], str] = {}
+    names = []
+    for key, workspace_id, agent_id, identifier, subject, predicate, target, kind, is_moment in stated.select(
+        "scope",
+        "workspace_id",
+        "agent_id",
+        "memory_id",
+        "subject",
+        "predicate",
+        "object",
+        "kind",
+        "is_point_in_time",
+    ).iter_rows():
+        if context.configuration.vocabulary(Scope(workspace_id, agent_id)).holds_one(predicate):
+            object_key = name_key(target)
+            attribute = (key, name_key(subject), predicate, RIVALS[MemoryKind(kind)], is_moment)
+            if known.setdefault(attribute, object_key) != object_key:
+                names.append(identifier)
+    return Offences.of(names, {"memories": len(stated)})
 
 
 def _active(context: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
@@ -167,37 +189,35 @@ def _processed_until(context: CheckContext) -> dict[str, datetime]:
     }
 
 
-def _concluded(_: CheckContext, seen: list[tuple[int, list[str]]]) -> Offences:
-    names = [name for _, part in seen for name in part]
-    return Offences.of(names, {"memories": sum(rows for rows, _ in seen)})
+def _most(context: CheckContext, seen: list[Offences]) -> Offences:
+    numbers = {"most_tokens": max(part.numbers["most_tokens"] for part in seen)}
+    found = total(context, seen)
+    return replace(found, numbers={**found.numbers, **numbers})
 
 
-def hot_index_excess() -> Scan:
+@check(
+    "caps",
+    HOT_INDEX_ASSET,
+    CONSOLIDATE,
+    description="Each hot index is within the entries and tokens that `memories` in config/workspaces.yaml allows, and "
+    "lists only active memories.",
+    place=MEMORY_ROWS,
+    columns=(*SCOPE_COLUMNS, "is_newest", "temperature", "status", "kind", "title", "hook"),
+    conclude=_most,
+)
+def hot_index_excess(context: CheckContext, part: pl.DataFrame) -> Offences:
     """Find scopes with too many entries or tokens in the hot index, or with inactive ones. An offender is a scope."""
-
-    def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, int, list[str]]:
-        hot = part.filter(pl.col("is_newest"), pl.col("temperature") == Temperature.HOT.value)
-        names, most = [], 0
-        for ids, entries in hot.group_by(SCOPE_COLUMNS, maintain_order=True):
-            scope = scope_of(*map(str, ids))
-            settings = context.configuration.memories(scope).consolidation_settings
-            tokens = sum(_tokens(*line) for line in entries.select("kind", "title", "hook").iter_rows())
-            most = max(most, tokens)
-            inactive = entries.filter(pl.col("status") != Status.ACTIVE.value)
-            if len(entries) > settings.hot_entries or tokens > settings.hot_tokens or len(inactive):
-                names.append(f"{scope}, {len(entries)} entries, {tokens} tokens, {len(inactive)} not active")
-        return len(hot), most, names
-
-    def conclude(_: CheckContext, seen: list[tuple[int, int, list[str]]]) -> Offences:
-        numbers = {
-            "entries": sum(rows for rows, *_ in seen),
-            "most_tokens": max((most for _, most, _ in seen), default=0),
-        }
-        return Offences.of((name for *_, entries in seen for name in entries), numbers)
-
-    return Scan(
-        MEMORY_ROWS, (*SCOPE_COLUMNS, "is_newest", "temperature", "status", "kind", "title", "hook"), see, conclude
-    )
+    hot = part.filter(pl.col("is_newest"), pl.col("temperature") == Temperature.HOT.value)
+    names, most = [], 0
+    for ids, entries in hot.group_by(SCOPE_COLUMNS, maintain_order=True):
+        scope = scope_of(*map(str, ids))
+        settings = context.configuration.memories(scope).consolidation_settings
+        tokens = sum(_tokens(*line) for line in entries.select("kind", "title", "hook").iter_rows())
+        most = max(most, tokens)
+        inactive = entries.filter(pl.col("status") != Status.ACTIVE.value)
+        if len(entries) > settings.hot_entries or tokens > settings.hot_tokens or len(inactive):
+            names.append(f"{scope}, {len(entries)} entries, {tokens} tokens, {len(inactive)} not active")
+    return Offences.of(names, {"entries": len(hot), "most_tokens": most})
 
 
 def _tokens(kind: str, title: str, hook: str) -> int:
@@ -205,23 +225,39 @@ def _tokens(kind: str, title: str, hook: str) -> int:
     return count_tokens(f"{line}\n")
 
 
-def missing_reasons() -> Scan:
-    """Find consolidation events without a reason."""
+@check(
+    "explained",
+    CONSOLIDATION_ASSET,
+    f"another program wrote the events: delete them; {CONSOLIDATE}",
+    place=CONSOLIDATION_ROWS,
+    columns=("id", "reason"),
+)
+def missing_reasons(_: CheckContext, part: pl.DataFrame) -> Offences:
+    """Each consolidation event has a reason."""
+    without = part.filter(pl.col("reason").fill_null("").str.strip_chars() == "")
+    return Offences.of(without["id"], {"memories": len(part)})
 
-    def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
-        return len(part), part.filter(pl.col("reason").fill_null("").str.strip_chars() == "")["id"].to_list()
 
-    return Scan(CONSOLIDATION_ROWS, ("id", "reason"), see, _concluded)
-
-
-def unconsolidated_days(context: CheckContext) -> Offences:
-    """Find days that ended more than a day ago and are not consolidated. An offender is a day."""
+@check(
+    "nights",
+    CONSOLIDATION_ASSET,
+    f"{CONSOLIDATE}; `memory-pipeline status` lists pending days",
+    severity=Severity.WARNING,
+)
+def unconsolidated_days(context: CheckContext) -> Offences:  # an offender is a day
+    """Each day that ended more than a day ago is consolidated, late data included."""
     days = pending_days(context.lake, date(FIRST_YEAR, 1, 1), context.now - LONGEST_WAIT)
     return Offences(len(days), tuple(day.key for day in days[:SAMPLE]), {"nights": len(days)})
 
 
-def failed_passes(context: CheckContext) -> Offences:
-    """Find scopes with a failed pass in the last consolidated day."""
+@check(
+    "troubles",
+    CONSOLIDATION_ASSET,
+    "see `memory-pipeline status` for the reasons, then run `memory-pipeline consolidate` again",
+    severity=Severity.WARNING,
+)
+def failed_passes(context: CheckContext) -> Offences:  # an offender is a scope, with its last consolidated day
+    """No consolidation pass of an agent has failed and waits for a retry."""
     rows = pl.DataFrame(
         pl.from_arrow(context.lake.tables.read(CONSOLIDATION, columns=[*SCOPE_COLUMNS, "through", "troubles"]))
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,15 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.checks.check import (
+    AGAIN,
     FACT_ROWS,
     MESSAGE_ROWS,
     OPERATION_ROWS,
+    RECOMPUTE,
     ROWS_OF_GRAIN,
     SUMMARY_ROWS,
     Offences,
-    Scan,
+    Severity,
+    check,
     parts_of,
     scope_names,
+    total,
 )
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
@@ -33,9 +37,9 @@ from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.steps.validation import RECALLED_NAME, is_recalled
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from memory_pipeline.checks.check import CheckContext, Place
+    from memory_pipeline.checks.check import Check, CheckContext, Place
 
 
 _SCOPE = [*SCOPE_COLUMNS]
@@ -47,8 +51,8 @@ _EDIT = "edit"
 _MOMENT = timedelta(hours=1)
 
 
-def missing_summaries(grain: Grain) -> Scan:
-    """Find closed periods of scopes that have source rows but no summary, and are not expired.
+def missing_summaries(grain: Grain) -> Check:
+    """Return the check for closed periods of scopes that have source rows but no summary, and are not expired.
 
     Waiting periods are counted separately. They wait for a model or its budget, for the schedule window of late data,
     or have just closed.
@@ -61,13 +65,10 @@ def missing_summaries(grain: Grain) -> Scan:
             return None
         return [child.key for key in keys for child in context.lake.calendar.sources(Period(grain, key))]
 
-    def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
-        return part.unique()
-
     def conclude(context: CheckContext, seen: list[pl.DataFrame]) -> Offences:
-        due = _due(context, finer, seen)
+        due = _due(context, finer, pl.concat(seen))
         present = [part.select(due.columns) for part in parts_of(context, SUMMARY_ROWS[grain], due.columns, _keys(due))]
-        missing = due.join(pl.concat([due.clear(), *present]), on=due.columns, how="anti", maintain_order="left")
+        missing = due.join(pl.concat(present), on=due.columns, how="anti", maintain_order="left")
         missing = missing.filter(~_expired(context, missing, [RetentionClass(grain.value)]))
         waiting_keys = _waiting(context, grain)
         waiting = missing.filter(pl.col("period").is_in(waiting_keys))
@@ -75,7 +76,17 @@ def missing_summaries(grain: Grain) -> Scan:
         numbers = {"due": len(due), "missing": len(missing), "waiting": len(waiting)}
         return Offences.of(scope_names(missing, "period"), numbers)
 
-    return Scan(ROWS_OF_GRAIN[finer], (*_SCOPE, "period"), see, conclude, children)
+    return check(
+        "coverage",
+        SUMMARY_ROWS[grain].asset,
+        AGAIN,
+        blocks=True,
+        description=f"Each agent has a summary for each closed {grain} period with source rows, unless it expired.",
+        place=ROWS_OF_GRAIN[finer],
+        columns=(*_SCOPE, "period"),
+        conclude=conclude,
+        keys=children,
+    )(lambda _, part: part.unique())
 
 
 def _waiting(context: CheckContext, grain: Grain) -> list[str]:
@@ -92,9 +103,8 @@ def _waiting(context: CheckContext, grain: Grain) -> list[str]:
     ]
 
 
-def _due(context: CheckContext, finer: Grain, material: list[pl.DataFrame]) -> pl.DataFrame:
+def _due(context: CheckContext, finer: Grain, sources: pl.DataFrame) -> pl.DataFrame:
     calendar = context.lake.calendar
-    sources = pl.concat([pl.DataFrame(schema=dict.fromkeys([*_SCOPE, "period"], pl.String)), *material])
     # An hour with moments of two days says not for which of them a scope needs a summary.
     parents = {
         key: derived[0].key
@@ -109,32 +119,25 @@ def _keys(rows: pl.DataFrame) -> list[str]:
     return rows["period"].unique().to_list()
 
 
-def orphaned_sources(place: Place) -> Scan:
-    """Find rows that cite a source that neither exists nor has expired. An offender is a row."""
+def orphaned_sources(
+    place: Place,
+    description: str = "Cited sources exist or have expired. Facts cite messages, summaries cite facts or finer "
+    "summaries, the graph cites messages and edits.",
+) -> Check:
+    """Return the check for rows that cite a source that neither exists nor has expired. An offender is a row."""
     citing = _CITING_COLUMNS[place.spec.name]
 
-    def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, int, int, pl.Series]:
+    def see(context: CheckContext, part: pl.DataFrame) -> Offences:
         citations = _citations(part, citing)
         unknown = _without_present(context, citations)
         expired = _has_expired(context, unknown)
-        return (
-            len(part),
-            len(citations),
-            int(expired.sum()),
-            unknown.filter(~expired)["id"].unique(maintain_order=True),
-        )
+        orphans = unknown.filter(~expired)["id"].unique(maintain_order=True)
+        numbers = {"rows": len(part), "citations": len(citations), "expired_citations": int(expired.sum())}
+        return Offences.of(orphans, {**numbers, "orphans": len(orphans)})
 
-    def conclude(_: CheckContext, seen: list[tuple[int, int, int, pl.Series]]) -> Offences:
-        orphans = [identifier for *_, ids in seen for identifier in ids]
-        numbers = {
-            "rows": sum(rows for rows, *_ in seen),
-            "citations": sum(cited for _, cited, _, _ in seen),
-            "expired_citations": sum(expired for _, _, expired, _ in seen),
-            "orphans": len(orphans),
-        }
-        return Offences.of(orphans, numbers)
-
-    return Scan(place, (*_SCOPE, "id", *citing), see, conclude)
+    columns = (*_SCOPE, "id", *citing)
+    named = ("orphaned_sources", place.asset, RECOMPUTE)
+    return check(*named, blocks=True, description=description, place=place, columns=columns)(see)
 
 
 _CITING_COLUMNS = {
@@ -222,94 +225,131 @@ LONGEST = 1.5
 FALLBACK_SHARE = 0.1
 
 
-def duplicate_facts() -> Scan:
+def _with_share(name: str, part: str, whole: str) -> Callable[[CheckContext, list[Offences]], Offences]:
+    """Return a conclusion: the sum of all parts, with the share of one number in another as `name`."""
+
+    def conclude(context: CheckContext, seen: list[Offences]) -> Offences:
+        found = total(context, seen)
+        parts, rows = found.numbers[part], found.numbers[whole]
+        return replace(found, numbers={**found.numbers, name: parts / rows if rows else 0.0})
+
+    return conclude
+
+
+@check(
+    "duplicate_share",
+    FACT_ROWS.asset,
+    "set ids on the agent's messages, so that repeated ones are stored once",
+    severity=Severity.WARNING,
+    description=f"At most {DUPLICATE_SHARE:.0%} of an agent's facts in an hour are duplicates.",
+    place=FACT_ROWS,
+    columns=(*_SCOPE, "period", "kind", "content"),
+    conclude=_with_share("duplicate_share", "duplicates", "rows"),
+)
+def duplicate_facts(_: CheckContext, part: pl.DataFrame) -> Offences:
     """Find hours of scopes with too many duplicate facts. Turns and the facts found in them are counted separately."""
-    by_hour = [*_SCOPE, "period"]
-
-    def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, int, list[str]]:
-        distinct = pl.struct(pl.col("kind") == FactKind.TURN.value, "content").n_unique()
-        hours = part.group_by(by_hour, maintain_order=True).agg(rows=pl.len(), surplus=pl.len() - distinct)
-        surplus = pl.col("surplus")
-        loops = hours.filter(surplus >= FEWEST_DUPLICATES, surplus > DUPLICATE_SHARE * pl.col("rows"))
-        return len(part), int(hours["surplus"].sum()), scope_names(loops, "period")
-
-    def conclude(_: CheckContext, seen: list[tuple[int, int, list[str]]]) -> Offences:
-        rows, surplus = sum(rows for rows, _, _ in seen), sum(surplus for _, surplus, _ in seen)
-        numbers = {"rows": rows, "duplicates": surplus, "duplicate_share": surplus / rows if rows else 0.0}
-        return Offences.of((name for _, _, names in seen for name in names), numbers)
-
-    return Scan(FACT_ROWS, (*by_hour, "kind", "content"), see, conclude)
+    distinct = pl.struct(pl.col("kind") == FactKind.TURN.value, "content").n_unique()
+    hours = part.group_by(*_SCOPE, "period", maintain_order=True).agg(rows=pl.len(), surplus=pl.len() - distinct)
+    surplus = pl.col("surplus")
+    loops = hours.filter(surplus >= FEWEST_DUPLICATES, surplus > DUPLICATE_SHARE * pl.col("rows"))
+    return Offences.of(scope_names(loops, "period"), {"rows": len(part), "duplicates": int(hours["surplus"].sum())})
 
 
-def injected_text(place: Place) -> Scan:
-    """Find rows with text that memory itself injected into a prompt."""
+def injected_text(place: Place, what: str = "row") -> Check:
+    """Return the check for rows with text that memory itself injected into a prompt."""
 
-    def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
+    @check(
+        "fed_back_recall",
+        place.asset,
+        f"find the writer or the model that repeats injected text; {RECOMPUTE}",
+        blocks=True,
+        description=f"No {what} contains text that memory itself injected into a prompt.",
+        place=place,
+        columns=("id", "content"),
+    )
+    def injected(_: CheckContext, part: pl.DataFrame) -> Offences:
         suspects = part.filter(pl.col("content").str.contains(f"(?i){RECALLED_NAME}"))
-        return len(part), [row for row, content in suspects.select("id", "content").iter_rows() if is_recalled(content)]
+        ids = [row for row, content in suspects.select("id", "content").iter_rows() if is_recalled(content)]
+        return Offences.of(ids, {"rows": len(part), "recalled": len(ids)})
 
-    return Scan(place, ("id", "content"), see, partial(_listed, "recalled"))
+    return injected
 
 
-def empty_summaries(grain: Grain) -> Scan:
-    """Find summaries without text or without points."""
+def empty_summaries(grain: Grain) -> Check:
+    """Return the check for summaries without text or without points."""
 
-    def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
+    @check(
+        "empty_summaries",
+        SUMMARY_ROWS[grain].asset,
+        f"correct the prompt or the model; {RECOMPUTE}",
+        blocks=True,
+        place=SUMMARY_ROWS[grain],
+        columns=("id", "content", "key_points"),
+    )
+    def empty(_: CheckContext, part: pl.DataFrame) -> Offences:
+        """Each summary has text and at least one point."""
         is_empty = (pl.col("content").str.strip_chars() == "") | (pl.col("key_points").list.len() == 0)
-        return len(part), part.filter(is_empty)["id"].to_list()
+        ids = part.filter(is_empty)["id"].to_list()
+        return Offences.of(ids, {"rows": len(part), "empty": len(ids)})
 
-    return Scan(SUMMARY_ROWS[grain], ("id", "content", "key_points"), see, partial(_listed, "empty"))
-
-
-def _listed(name: str, _: CheckContext, seen: list[tuple[int, list[str]]]) -> Offences:
-    ids = [identifier for _, found in seen for identifier in found]
-    return Offences.of(ids, {"rows": sum(rows for rows, _ in seen), name: len(ids)})
+    return empty
 
 
-def long_summaries(grain: Grain) -> Scan:
-    """Find summaries that are much longer than configured."""
+def long_summaries(grain: Grain) -> Check:
+    """Return the check for summaries that are much longer than configured."""
 
-    def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, int, int, list[str]]:
+    def conclude(context: CheckContext, seen: list[Offences]) -> Offences:
+        found = total(context, seen)
+        rows, characters = found.numbers["rows"], found.numbers["characters"]
+        longest = max(part.numbers["longest_characters"] for part in seen)
+        mean = characters / rows if rows else 0.0
+        return replace(found, numbers={"rows": rows, "longest_characters": longest, "mean_characters": mean})
+
+    @check(
+        "long_summaries",
+        SUMMARY_ROWS[grain].asset,
+        "change the `length` of the agent's summaries in config/workspaces.yaml, the model or the prompt",
+        severity=Severity.WARNING,
+        description=f"No summary is longer than {LONGEST} times the length configured for its agent.",
+        place=SUMMARY_ROWS[grain],
+        columns=(*_SCOPE, "id", "content"),
+        conclude=conclude,
+    )
+    def long(context: CheckContext, part: pl.DataFrame) -> Offences:
         sized = part.select(*_SCOPE, "id", length=pl.col("content").str.len_chars())
         scopes = sized.select(_SCOPE).unique()
-        lengths = [_length(context, grain, Scope(*key)) for key in scopes.iter_rows()]
+        lengths = [
+            context.configuration.summarization(Scope(*key), grain).length or DEFAULT_BUDGETS[grain]
+            for key in scopes.iter_rows()
+        ]
         limits = scopes.with_columns(limit=pl.Series(lengths, dtype=pl.Int64))
         long = sized.join(limits, on=_SCOPE, maintain_order="left").filter(pl.col("length") > LONGEST * pl.col("limit"))
-        longest, total = sized.select(pl.max("length").alias("longest"), pl.sum("length")).row(0)
-        return len(part), longest, total, long["id"].to_list()
+        longest, characters = sized.select(pl.max("length").fill_null(0).alias("longest"), pl.sum("length")).row(0)
+        numbers = {"rows": len(part), "longest_characters": longest, "characters": characters}
+        return Offences.of(long["id"], numbers)
 
-    def conclude(_: CheckContext, seen: list[tuple[int, int, int, list[str]]]) -> Offences:
-        rows, total = sum(rows for rows, *_ in seen), sum(total for _, _, total, _ in seen)
-        longest = max((longest for _, longest, _, _ in seen), default=0)
-        numbers = {"rows": rows, "longest_characters": longest, "mean_characters": total / rows if rows else 0.0}
-        return Offences.of((row for *_, ids in seen for row in ids), numbers)
-
-    return Scan(SUMMARY_ROWS[grain], (*_SCOPE, "id", "content"), see, conclude)
+    return long
 
 
-def _length(context: CheckContext, grain: Grain, scope: Scope) -> int:
-    return context.configuration.summarization(scope, grain).length or DEFAULT_BUDGETS[grain]
+def fallbacks(grain: Grain) -> Check:
+    """Return the check for periods with too many rows made by rules in place of a model."""
 
-
-def fallbacks(grain: Grain) -> Scan:
-    """Find periods with too many rows made by rules in place of a model. Only rows meant for a model count."""
-
-    def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
+    @check(
+        "fallbacks",
+        table_asset(grain),
+        "run `memory-pipeline run` to send the requests again; `outcome` in model_calls has the reason",
+        severity=Severity.WARNING,
+        description=f"At most {FALLBACK_SHARE:.0%} of a period's rows were computed by rules because a model failed.",
+        place=ROWS_OF_GRAIN[grain],
+        columns=("period", "model", "fallback"),
+        conclude=_with_share("fallback_share", "fallbacks", "asked"),
+    )
+    def fallen(_: CheckContext, part: pl.DataFrame) -> Offences:
+        """Count only rows that were meant for a model."""
         asked = part.filter(pl.col("model").is_not_null() | pl.col("fallback").is_not_null())
-        counts = asked.group_by("period", maintain_order=True)
-        return counts.agg(fallen=pl.col("fallback").count(), asked=pl.len()).select("period", "fallen", "asked")
+        counts = asked.group_by("period", maintain_order=True).agg(fallen=pl.col("fallback").count(), asked=pl.len())
+        too_often = counts.filter(pl.col("fallen") > FALLBACK_SHARE * pl.col("asked"))
+        numbers = {"asked": len(asked), "fallbacks": int(counts["fallen"].sum())}
+        return Offences.of((f"{period}, {rows} of {of}" for period, rows, of in too_often.iter_rows()), numbers)
 
-    def conclude(_: CheckContext, seen: list[pl.DataFrame]) -> Offences:
-        fallen = sum(int(part["fallen"].sum()) for part in seen)
-        asked = sum(int(part["asked"].sum()) for part in seen)
-        too_often = (part.filter(pl.col("fallen") > FALLBACK_SHARE * pl.col("asked")) for part in seen)
-        names = (
-            f"{period}, {fallen_rows} of {total}"
-            for part in too_often
-            for period, fallen_rows, total in part.iter_rows()
-        )
-        return Offences.of(
-            names, {"asked": asked, "fallbacks": fallen, "fallback_share": fallen / asked if asked else 0.0}
-        )
-
-    return Scan(ROWS_OF_GRAIN[grain], ("period", "model", "fallback"), see, conclude)
+    return fallen

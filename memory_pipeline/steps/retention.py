@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ from memory_pipeline.lake.schemas import (
     MESSAGES,
     SUMMARIES,
 )
-from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks, raise_marks
 from memory_pipeline.steps.fold_graph import refold_graph, sync_operations
 from memory_pipeline.steps.results import Expiration, Expired
@@ -38,7 +39,7 @@ from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.steps.scopes import drop_expired_scopes, known_scopes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from datetime import date, datetime
 
     from memory_pipeline.lake import Lake
@@ -55,6 +56,52 @@ _KINDS[RetentionClass.FACTS] = (
 _GROUP = ["workspace_id", "agent_id", "period", "kept"]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Expiring:
+    """A table, or one grain of it, whose rows expire.
+
+    Attributes:
+        asset: of the rows; model answers expire with the rows that were made from them.
+        classes: of the rows.
+        grain: of the periods.
+    """
+
+    asset: str
+    spec: TableSpec
+    classes: tuple[RetentionClass, ...]
+    grain: Grain = Grain.WORKING
+
+    @property
+    def fixed(self) -> dict[str, str]:
+        """The values of the other partition columns."""
+        return {"grain": self.grain.value} if "grain" in self.spec.partition_by else {}
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that decide which rows have expired."""
+        return ["period", "workspace_id", *(["kind"] if len(self.classes) > 1 else [])]
+
+    def class_of(self, rows: pa.Table) -> pa.Array:
+        """Return the class of each row."""
+        if len(self.classes) == 1:
+            return pa.repeat(self.classes[0].value, rows.num_rows)
+        names = {kind.value: name.value for name, kinds in _KINDS.items() for kind in kinds}
+        kinds = rows["kind"].combine_chunks().dictionary_encode()
+        return pa.array([names[kind] for kind in kinds.dictionary.to_pylist()], pa.string()).take(kinds.indices)
+
+
+_OF_MESSAGES = Expiring(MESSAGES_ASSET, MESSAGES, (RetentionClass.CONVERSATIONS,))
+_OF_GRAIN = {Grain.WORKING: Expiring(table_asset(Grain.WORKING), FACTS, WORKING_CLASSES)} | {
+    grain: Expiring(table_asset(grain), SUMMARIES, (RetentionClass(grain.value),), grain) for grain in SUMMARY_GRAINS
+}
+_OF_GRAPH = Expiring(GRAPH_ASSET, GRAPH_OPERATIONS, (RetentionClass.GRAPH,))
+_ROWS = (_OF_MESSAGES, *_OF_GRAIN.values(), _OF_GRAPH)
+_ANSWERS = tuple(
+    Expiring(each.asset, ANSWERS, (RetentionClass.FACTS,) if grain is Grain.WORKING else each.classes, grain)
+    for grain, each in _OF_GRAIN.items()
+)
+
+
 class Inventory:
     """The rows of all tables, counted by agent, period and class, and which of them have expired."""
 
@@ -65,15 +112,8 @@ class Inventory:
         latest: dict[RetentionClass, str] = {}
         for expiry in plan_expiry(configuration.retentions(), {}, held, lake.calendar, now):
             latest[expiry.kept] = max(latest.get(expiry.kept, ""), expiry.through.key)
-        self._counted = {
-            "": _count(lake, latest, MESSAGES, (RetentionClass.CONVERSATIONS,)),
-            "facts": _count(lake, latest, FACTS, WORKING_CLASSES),
-            "graph": _count(lake, latest, GRAPH_OPERATIONS, (RetentionClass.GRAPH,)),
-        }
-        for grain in SUMMARY_GRAINS:
-            classes = (RetentionClass(grain.value),)
-            self._counted[grain] = _count(lake, latest, SUMMARIES, classes, grain=grain.value)
-        workspaces = {name for counted in self._counted.values() for name in counted["workspace_id"].unique()}
+        self._counted = {each: _count(lake, latest, each) for each in (*_ROWS, *_ANSWERS)}
+        workspaces = {name for each in _ROWS for name in self._counted[each]["workspace_id"].unique()}
         # Held-back periods of configured workspaces are reported even if nothing expires.
         retentions = configuration.retentions()
         retentions |= {workspace_id: configuration.retention(workspace_id) for workspace_id in workspaces}
@@ -83,20 +123,20 @@ class Inventory:
             if retention_class not in of_workspace or of_workspace[retention_class].key < key:
                 of_workspace[retention_class] = Period(retention_class.period_grain, key)
         self.plan = plan_expiry(retentions, before, held, lake.calendar, now)
-        self.through = {(each.workspace_id, each.kept): each.through.key for each in self.plan}
+        self._through = {(each.workspace_id, each.kept): each.through.key for each in self.plan}
         limits = pl.DataFrame(
-            [(*key, through) for key, through in self.through.items()],
+            [(*key, through) for key, through in self._through.items()],
             schema={"workspace_id": pl.String, "kept": pl.String, "through": pl.String},
             orient="row",
         )
         self._expired = {
-            name: counted.join(limits, on=["workspace_id", "kept"]).filter(pl.col("period") <= pl.col("through"))
-            for name, counted in self._counted.items()
+            each: counted.join(limits, on=["workspace_id", "kept"]).filter(pl.col("period") <= pl.col("through"))
+            for each, counted in self._counted.items()
         }
 
     def of(self, expiry: Expiry) -> Expired:
         """Return the expired rows of a workspace and class."""
-        rows = pl.concat(self._expired.values()).filter(
+        rows = pl.concat(self._expired[each] for each in _ROWS).filter(
             (pl.col("workspace_id") == expiry.workspace_id) & (pl.col("kept") == expiry.kept.value)
         )
         if rows.is_empty():
@@ -104,79 +144,62 @@ class Inventory:
         first = Period(expiry.kept.period_grain, str(rows["period"].min()))
         return Expired(expiry, int(rows["rows"].sum()), rows["period"].n_unique(), rows["agent_id"].n_unique(), first)
 
+    def of_asset(self, asset: str) -> pl.DataFrame:
+        """Return the numbers (`rows`) of an asset's expired rows and answers, by agent, period and class (`kept`)."""
+        return pl.concat(expired for each, expired in self._expired.items() if each.asset == asset)
+
     def marks(self) -> dict[tuple[str, str, RetentionClass], str]:
         """Return the expiry boundary of each agent and class with expired rows."""
-        expired = pl.concat(self._expired.values()).select("workspace_id", "agent_id", "kept", "through").unique()
+        rows = pl.concat(self._expired[each] for each in _ROWS)
+        expired = rows.select("workspace_id", "agent_id", "kept", "through").unique()
         return {
             (workspace, agent, RetentionClass(name)): through for workspace, agent, name, through in expired.iter_rows()
         }
 
-    def cuts(self, grain: Grain) -> dict[str, list[DeleteFilter]]:
-        """Return the filters to delete from the index rows of a grain, by workspace."""
-        expired = self._expired["facts" if grain is Grain.WORKING else grain]
-        cuts: dict[str, list[DeleteFilter]] = defaultdict(list)
-        for workspace, name, through in expired.select("workspace_id", "kept", "through").unique().iter_rows():
-            cuts[workspace].append(DeleteFilter(through, _KINDS.get(RetentionClass(name))))
-        return cuts
-
     def periods(self) -> dict[str, dict[Period, int]]:
         """Return by asset the number of rows that each partition loses."""
         counts = {}
-        for name, asset, grain in self._assets():
-            lost = self._expired[name].group_by("period").agg(pl.col("rows").sum()).sort("period")
-            counts[asset] = {Period(grain, period): rows for period, rows in lost.iter_rows()}
+        for each in (_OF_MESSAGES, *_OF_GRAIN.values()):
+            lost = self._expired[each].group_by("period").agg(pl.col("rows").sum()).sort("period")
+            counts[each.asset] = {Period(each.grain, period): rows for period, rows in lost.iter_rows()}
         return counts
-
-    def keys(self, name: str) -> list[str]:
-        """Return the partitions of a table that lose rows."""
-        return sorted(self._expired[name]["period"].unique())
 
     def note_in_ledger(self) -> None:
         """Record in the ledger how many rows remain, so that partial partitions do not count as complete."""
         remaining: dict[tuple[str, str], int] = {}
-        for name, asset, _ in self._assets():
-            total = self._counted[name].group_by("period").agg(pl.col("rows").sum().alias("total"))
-            expired = self._expired[name].group_by("period").agg(pl.col("rows").sum())
+        for each in (_OF_MESSAGES, *_OF_GRAIN.values()):
+            total = self._counted[each].group_by("period").agg(pl.col("rows").sum().alias("total"))
+            expired = self._expired[each].group_by("period").agg(pl.col("rows").sum())
             left = expired.join(total, on="period").select("period", pl.col("total") - pl.col("rows"))
-            remaining |= {(asset, period): rows for period, rows in left.iter_rows()}
+            remaining |= {(each.asset, period): rows for period, rows in left.iter_rows()}
         self._lake.ledger.note_expired(remaining)
 
-    def _assets(self) -> Iterable[tuple[str, str, Grain]]:
-        yield "", MESSAGES_ASSET, Grain.WORKING
-        yield "facts", table_asset(Grain.WORKING), Grain.WORKING
-        for grain in SUMMARY_GRAINS:
-            yield grain, table_asset(grain), grain
+    def drop(self, each: Expiring) -> list[str]:
+        """Delete the expired rows of a table, from the index first. Return the keys of their partitions."""
+        if each in _OF_GRAIN.values():
+            cuts: dict[str, list[DeleteFilter]] = defaultdict(list)
+            found = self._expired[each].select("workspace_id", "kept", "through").unique()
+            for workspace, name, through in found.iter_rows():
+                cuts[workspace].append(DeleteFilter(through, _KINDS.get(RetentionClass(name))))
+            self._lake.index.remove(each.grain, cuts)
+        keys = sorted(self._expired[each]["period"].unique())
 
-    def has_expired(self, rows: pa.Table, classes: pa.Array) -> pa.Array:
-        """Return a mask of the expired rows, given the class of each."""
-        limits = pa.array(
-            [
-                self.through.get((workspace, RetentionClass(name)), "")
-                for workspace, name in zip(rows["workspace_id"].to_pylist(), classes.to_pylist(), strict=True)
-            ],
-            pa.string(),
-        )
-        return pc.less_equal(rows["period"].combine_chunks(), limits)
+        def has_expired(rows: pa.Table) -> pa.Array:
+            names = zip(rows["workspace_id"].to_pylist(), each.class_of(rows).to_pylist(), strict=True)
+            limits = [self._through.get((workspace, RetentionClass(name)), "") for workspace, name in names]
+            return pc.less_equal(rows["period"].combine_chunks(), pa.array(limits, pa.string()))
 
-
-def class_of(rows: pa.Table, classes: tuple[RetentionClass, ...]) -> pa.Array:
-    """Return the class of each row of a table that holds `classes`."""
-    if len(classes) == 1:
-        return pa.repeat(classes[0].value, rows.num_rows)
-    names = {kind.value: name.value for name, kinds in _KINDS.items() for kind in kinds}
-    kinds = rows["kind"].combine_chunks().dictionary_encode()
-    return pa.array([names[kind] for kind in kinds.dictionary.to_pylist()], pa.string()).take(kinds.indices)
+        if keys:
+            self._lake.tables.drop_rows(each.spec, keys, has_expired, each.columns, **each.fixed)
+        return keys
 
 
-def _count(
-    lake: Lake, latest: Mapping[RetentionClass, str], spec: TableSpec, classes: tuple[RetentionClass, ...], **fixed: str
-) -> pl.DataFrame:
-    """Count the rows of a table that holds `classes`, up to the last boundary of these, by agent, period and class."""
-    through = max(latest.get(each, "") for each in classes)
-    keys = [key for key in lake.tables.keys(spec, **fixed) if key <= through]
-    columns = ["period", "workspace_id", "agent_id", *(["kind"] if spec is FACTS else [])]
-    rows = lake.tables.read(spec, keys, columns=columns, shard=None, **fixed)
-    frame = pl.DataFrame(pl.from_arrow(rows.append_column("kept", class_of(rows, classes))))
+def _count(lake: Lake, latest: Mapping[RetentionClass, str], each: Expiring) -> pl.DataFrame:
+    """Count the rows of a table, up to the last boundary of its classes, by agent, period and class."""
+    through = max(latest.get(kept, "") for kept in each.classes)
+    keys = [key for key in lake.tables.keys(each.spec, **each.fixed) if key <= through]
+    rows = lake.tables.read(each.spec, keys, columns=[*each.columns, "agent_id"], shard=None, **each.fixed)
+    frame = pl.DataFrame(pl.from_arrow(rows.append_column("kept", each.class_of(rows))))
     return frame.group_by(_GROUP).agg(pl.len().cast(pl.Int64).alias("rows"))
 
 
@@ -201,13 +224,9 @@ def expire(
         return Expiration(expired, seconds=time.perf_counter() - started)
     raise_marks(lake.tables, inventory.marks(), now)
     inventory.note_in_ledger()
-    _drop_answers(lake, inventory)
-    for grain in reversed(SUMMARY_GRAINS):
-        lake.index.remove(grain, inventory.cuts(grain))
-        _drop(lake, SUMMARIES, inventory, (RetentionClass(grain.value),), grain=grain.value)
-    lake.index.remove(Grain.WORKING, inventory.cuts(Grain.WORKING))
-    _drop(lake, FACTS, inventory, WORKING_CLASSES)
-    _drop(lake, MESSAGES, inventory, (RetentionClass.CONVERSATIONS,))
+    # Coarse rows first: without its sources, a summary would look stale.
+    for each in (*_ANSWERS, *reversed(_OF_GRAIN.values()), _OF_MESSAGES):
+        inventory.drop(each)
     _expire_operations(lake, inventory)
     drop_expired_scopes(lake)
     changed = (MESSAGES, FACTS, SUMMARIES, ANSWERS, GRAPH_OPERATIONS, LEDGER, EXPIRATIONS)
@@ -238,35 +257,6 @@ def held_back(lake: Lake, start: date, now: datetime) -> dict[Grain, Period]:
     return held
 
 
-def _drop(lake: Lake, spec: TableSpec, inventory: Inventory, classes: tuple[RetentionClass, ...], **fixed: str) -> None:
-    name = fixed.get("grain") or ("facts" if spec is FACTS else "")
-    keys = inventory.keys(name)
-    if not keys:
-        return
-
-    def has_expired(rows: pa.Table) -> pa.Array:
-        return inventory.has_expired(rows, class_of(rows, classes))
-
-    columns = ["period", "workspace_id", *(["kind"] if spec is FACTS else [])]
-    lake.tables.drop_rows(spec, keys, has_expired, columns, **fixed)
-
-
-def _drop_answers(lake: Lake, inventory: Inventory) -> None:
-    """Delete the stored model answers of expired periods. Their cost stays on record."""
-    for grain in Grain:
-        expiring = RetentionClass.FACTS if grain is Grain.WORKING else RetentionClass(grain.value)
-        latest = max((through for (_, each), through in inventory.through.items() if each is expiring), default="")
-        keys = [key for key in lake.tables.keys(ANSWERS, grain=grain.value) if key <= latest]
-        if keys:
-            lake.tables.drop_rows(
-                ANSWERS,
-                keys,
-                lambda rows, name=expiring.value: inventory.has_expired(rows, pa.repeat(name, rows.num_rows)),  # type: ignore[misc]
-                ["period", "workspace_id"],
-                grain=grain.value,
-            )
-
-
 def _expire_operations(lake: Lake, inventory: Inventory) -> None:
     marks = ExpirationMarks.of(lake.tables)
     latest = marks.latest([RetentionClass.GRAPH])
@@ -276,12 +266,9 @@ def _expire_operations(lake: Lake, inventory: Inventory) -> None:
     def has_expired(rows: pa.Table) -> pa.Array:
         return pa.array(marks.mask(rows, RetentionClass.GRAPH))
 
-    columns = ["workspace_id", "agent_id", "period"]
-    hours = inventory.keys("graph")
-    if hours:
-        lake.tables.drop_rows(GRAPH_OPERATIONS, hours, has_expired, columns)
+    hours = inventory.drop(_OF_GRAPH)
     # An earlier run may have been interrupted here.
-    projected = lake.operations.scan(columns, where=f"period <= {quoted(latest)}")
+    projected = lake.operations.scan(["workspace_id", "agent_id", "period"], where=f"period <= {quoted(latest)}")
     synced = {*hours, *projected.filter(has_expired(projected))["period"].to_pylist()}
     scopes = {scope for scope in known_scopes(lake) if marks.through(scope, RetentionClass.GRAPH)}
     refold_graph(lake, scopes, sync_operations(lake, synced).changed)
