@@ -165,3 +165,8 @@ def index_folder(root: str | Path, scope: Scope, *, is_large: bool = False) -> P
     """Return the folder of the index table that has a scope's rows."""
     table = scope_table("index", scope.key, SHARDS) if is_large else shard_table("index", shard_of(scope.key, SHARDS))
     return Path(root, PROJECTIONS, f"{table}.lance")
+
+
+def older(through: str, workspace_id: str = "acme", grain: str = "working") -> str:
+    """Return the condition on the rows of a workspace and grain, of periods up to `through`."""
+    return f"grain = '{grain}' AND workspace_id = '{workspace_id}' AND period <= '{through}'"

@@ -21,14 +21,13 @@ from memory_pipeline.lake.files.disk import disk_error
 from memory_pipeline.lake.schemas import (
     CONSOLIDATION,
     CONSOLIDATION_EVENTS,
-    FACTS,
     GRAPH_FACTS,
     GRAPH_OPERATIONS,
     IS_FACT,
     MEMORIES,
     MEMORY_EVENTS,
     MESSAGES,
-    SUMMARIES,
+    table_of,
 )
 from memory_pipeline.lake.tables.ledger import (
     CONSOLIDATION_ASSET,
@@ -83,10 +82,9 @@ class Place:
 
 
 MESSAGE_ROWS = Place(MESSAGES_ASSET, "message", Grain.WORKING, MESSAGES)
-FACT_ROWS = Place(table_asset(Grain.WORKING), "working", Grain.WORKING, FACTS)
-SUMMARY_ROWS = {
-    grain: Place(table_asset(grain), grain.value, grain, SUMMARIES, {"grain": grain.value}) for grain in SUMMARY_GRAINS
-}
+ROWS_OF_GRAIN = {grain: Place(table_asset(grain), grain.value, grain, *table_of(grain)) for grain in Grain}
+FACT_ROWS = ROWS_OF_GRAIN[Grain.WORKING]
+SUMMARY_ROWS = {grain: ROWS_OF_GRAIN[grain] for grain in SUMMARY_GRAINS}
 GRAPH_ROWS = Place(GRAPH_ASSET, "graph", Grain.WORKING, GRAPH_FACTS, period="source_hour")
 OPERATION_ROWS = Place(GRAPH_ASSET, None, Grain.WORKING, GRAPH_OPERATIONS)
 MEMORY_ROWS = Place(MEMORIES_ASSET, None, Grain.WORKING, MEMORIES, period="")
@@ -94,7 +92,6 @@ EVENT_ROWS = Place(MEMORIES_ASSET, EVENT, Grain.WORKING, MEMORY_EVENTS)
 CONSOLIDATION_ROWS = Place(CONSOLIDATION_ASSET, None, Grain.DAILY, CONSOLIDATION_EVENTS)
 CHECKPOINT_ROWS = Place(CONSOLIDATION_ASSET, None, Grain.DAILY, CONSOLIDATION, period="")
 
-ROWS_OF_GRAIN = {Grain.WORKING: FACT_ROWS, **SUMMARY_ROWS}
 PLACES = (
     MESSAGE_ROWS, *ROWS_OF_GRAIN.values(), GRAPH_ROWS, OPERATION_ROWS, MEMORY_ROWS, EVENT_ROWS, CONSOLIDATION_ROWS,
     CHECKPOINT_ROWS,
@@ -228,7 +225,7 @@ def total(_: CheckContext, seen: Sequence[Offences]) -> Offences:
     """Return the sum of the offenders and of the numbers of parts."""
     numbers: Counter[str] = Counter()
     for part in seen:
-        numbers.update(part.numbers)  # type: ignore[arg-type]  # also sums of floats
+        numbers.update(part.numbers)
     sample = tuple(name for part in seen for name in part.sample)
     return Offences(sum(part.count for part in seen), sample[:SAMPLE], dict(numbers))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
     from memory_pipeline.settings import Settings
-    from memory_pipeline.steps.repair import Damage
+    from memory_pipeline.steps.small_files import Damage
 
 
 @command(cli)
@@ -49,7 +49,8 @@ def repair(root: str | None, as_json: bool, dry_run: bool = False, now: datetime
     """
     from memory_pipeline.lake.files.storage import MANIFEST, Storage
     from memory_pipeline.lake.lake import manifest_damage, restore_manifest
-    from memory_pipeline.steps.repair import Damage, find_damage
+    from memory_pipeline.steps.repair import find_damage
+    from memory_pipeline.steps.small_files import Damage
 
     settings = settings_of(root)
     storage = Storage(settings.root)

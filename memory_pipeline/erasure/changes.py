@@ -18,18 +18,11 @@ def texts_in(changes: str) -> list[str]:
     return list(texts_of(_read(changes)))
 
 
-def content_in(changes: str) -> str | None:
-    """Return the memory content in a value of the column ``changes``, or None."""
+def text_in(changes: str, name: str) -> str | None:
+    """Return the text of a field, such as ``content``, in a value of the column ``changes``, or None."""
     changed = _read(changes)
-    content = changed.get("content") if isinstance(changed, Mapping) else None
-    return content if isinstance(content, str) else None
-
-
-def user_in(changes: str) -> str | None:
-    """Return the user of a preference in a value of the column ``changes``, or None."""
-    changed = _read(changes)
-    user_id = changed.get("user_id") if isinstance(changed, Mapping) else None
-    return user_id if isinstance(user_id, str) else None
+    text = changed.get(name) if isinstance(changed, Mapping) else None
+    return text if isinstance(text, str) else None
 
 
 def texts_of(changes: object) -> Iterator[str]:

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.changes import texts_of
 from memory_pipeline.erasure.report import LEAST_CHARACTERS, Removed, content_mark
 from memory_pipeline.erasure.scanner import hex_of, in_parts
 from memory_pipeline.erasure.subject_matcher import leaves
 from memory_pipeline.lake.schema_types import Holds
 from memory_pipeline.lake.schemas import (
-    FACTS,
     MESSAGES,
     PROJECTED,
-    SUMMARIES,
+    table_of,
 )
 
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
 
 #: The tables of which no projection has all rows with all texts.
 _TABLES: list[tuple[TableSpec, dict[str, str]]] = [
-    *((spec, {}) for spec in (MESSAGES, FACTS)),
-    *((SUMMARIES, {"grain": grain.value}) for grain in SUMMARY_GRAINS),
+    (MESSAGES, {}),
+    *map(table_of, Grain),
 ]
 
 

@@ -7,11 +7,12 @@ are hashes of content, and salted digests of texts.
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from dataclasses import asdict, dataclass
+from datetime import datetime  # noqa: TC003  # pydantic reads the annotations
 from hashlib import blake2b
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator, TypeAdapter
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.json_text import read_json
@@ -21,7 +22,7 @@ from memory_pipeline.errors import InputError, shown
 KIND, FORMAT = "memory-pipeline receipt of erasure", 1
 #: Shorter texts get no digest, because others may well have said the same.
 LEAST_CHARACTERS = 24
-_HEX = re.compile(r"[0-9a-f]{32}")
+_Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +59,15 @@ class ErasureReport:
         not_covered: descriptions of data that the erasure does not reach.
     """
 
-    subject: Subject
+    subject: Annotated[Subject, PlainValidator(Subject.from_record)]
     at: datetime
     lake: str
-    tombstones: tuple[str, ...]
+    tombstones: tuple[_Hash, ...]
     removed: tuple[Removed, ...]
     remade: dict[str, tuple[str, ...]]
-    ids: tuple[str, ...]
-    salt: str
-    contents: tuple[str, ...]
+    ids: tuple[_Hash, ...]
+    salt: _Hash
+    contents: tuple[_Hash, ...]
     files: int
     bytes: int
     not_covered: tuple[str, ...] = ()
@@ -101,43 +102,14 @@ class ErasureReport:
         if stated_digest != digest(record):
             raise InputError("the receipt was changed after it was written: its digest does not match its content")
         try:
-            return cls._parsed(record)
+            return _RECEIPT.validate_python(record)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"the receipt cannot be read: {shown(str(error))}") from None
 
-    @classmethod
-    def _parsed(cls, record: dict[str, Any]) -> ErasureReport:
-        return cls(
-            subject=Subject.from_record(record["subject"]),
-            at=datetime.fromisoformat(record["at"]),
-            lake=_text(record["lake"]),
-            tombstones=tuple(map(_hash, record["tombstones"])),
-            removed=tuple(
-                replace(Removed(**part), partitions=tuple(map(_text, part["partitions"])), count=int(part["count"]))
-                for part in record["removed"]
-            ),
-            remade={_text(grain): tuple(map(_text, periods)) for grain, periods in record["remade"].items()},
-            ids=tuple(map(_hash, record["ids"])),
-            salt=_hash(record["salt"]),
-            contents=tuple(map(_hash, record["contents"])),
-            files=int(record["files"]),
-            bytes=int(record["bytes"]),
-            not_covered=tuple(map(_text, record["not_covered"])),
-        )
+
+_RECEIPT = TypeAdapter(ErasureReport)
 
 
 def content_mark(salt: str, text: str) -> str:
     """Return the salted digest of a text as 32 hex digits."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=salt.encode()).hexdigest()
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{shown(value)} is not a text")
-    return value
-
-
-def _hash(value: object) -> str:
-    if not isinstance(value, str) or not _HEX.fullmatch(value):
-        raise TypeError(f"{shown(value)} is not a hash of 32 hex digits")
-    return value

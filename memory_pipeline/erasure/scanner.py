@@ -17,7 +17,7 @@ from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, user_identity
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.domain.text.words import words_of
-from memory_pipeline.erasure.changes import content_in, texts_in, user_in
+from memory_pipeline.erasure.changes import text_in, texts_in
 from memory_pipeline.erasure.subject_matcher import PersonMentions, SubjectMatcher
 from memory_pipeline.lake.codec.codec import scopes_of
 from memory_pipeline.lake.schema_types import Holds, has_texts
@@ -317,7 +317,7 @@ class SubjectScanner:
         return matches
 
     def _named_in_changes(self, changes: str) -> bool:
-        if user_in(changes) in self.subject.user_ids:
+        if text_in(changes, "user_id") in self.subject.user_ids:
             return True
         return any(text in self.subject.names or self._mentions.mentioned_in(text) for text in texts_in(changes))
 
@@ -367,7 +367,7 @@ def _texts_in(rows: pa.Table) -> set[str]:
     """Return the contents of messages, facts or events."""
     texts: set[str] = set(rows["content"].to_pylist()) if "content" in rows.column_names else set()
     changes = rows["changes"].to_pylist() if "changes" in rows.column_names else ()
-    return texts | {content for each in changes if (content := content_in(each))}
+    return texts | {content for each in changes if (content := text_in(each, "content"))}
 
 
 def _time_of(record: Message | Edit | MemoryEvent) -> datetime:

@@ -15,13 +15,12 @@ computed again because of them.
 
 from __future__ import annotations
 
-import asyncio
+import atexit
 import json
 import logging
 import os
 import secrets
 import threading
-import weakref
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -61,10 +60,10 @@ USE: Final = "use"
 _LIVE: Final = timedelta(days=1)
 #: Errors of a line that is no row. Those of PyArrow are among them, and that of JSON that is nested too deep.
 _NO_ROW: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RuntimeError, InputError)
-
-
-#: The logs of this process, of which a run writes the buffered rows.
-_LOGS: weakref.WeakSet[AccessLog] = weakref.WeakSet()
+#: The rows that wait to be written, by process and address of the lake, with a storage that writes them, and the
+#: lock of each process. A fork has neither the threads of its parent nor a right to its rows.
+_WAITING: dict[tuple[int, str], tuple[Storage, list[dict[str, object]]]] = {}
+_LOCKS: dict[int, threading.Lock] = {}
 
 
 class MemoryUse(NamedTuple):
@@ -97,10 +96,6 @@ class AccessLog:
         self._tombstones = tombstones
         self._consolidated = consolidated
         self._uses: tuple[int, list[MemoryUse]] = -1, []
-        _LOGS.add(self)
-        self._rows: list[dict[str, object]] = []
-        self._lock = threading.Lock()
-        weakref.finalize(self, _write_last, storage, self._rows, self._lock)  # runs at exit, too
 
     def note(
         self,
@@ -165,14 +160,14 @@ class AccessLog:
         return {Scope(*(row[name] for name in SCOPE_COLUMNS)) for row in rows}
 
     def _append(self, row: dict[str, object]) -> None:
-        row = {"process": os.getpid(), "grant_ids": [], "level": None, **row}
-        with self._lock:
-            # A fork has neither the thread of its parent nor a right to its rows.
-            is_first = not self._rows or self._rows[-1]["process"] != row["process"]
-            if len(self._rows) < _MOST_ROWS:
-                self._rows.append(row)
+        place = os.getpid(), self._storage.uri
+        with _lock():
+            is_first = place not in _WAITING
+            _, rows = _WAITING.setdefault(place, (self._storage, []))
+            if len(rows) < _MOST_ROWS:
+                rows.append({"grant_ids": [], "level": None, **row})
         if is_first:
-            timer = threading.Timer(_DELAY, _write, (self._storage, self._rows, self._lock))
+            timer = threading.Timer(_DELAY, _write, place)
             timer.daemon = True
             try:
                 timer.start()
@@ -180,10 +175,8 @@ class AccessLog:
                 _log.debug("the log of access waits for the exit: %s", error)
 
     def flush(self) -> None:
-        """Write the buffered rows of this process to files, also those of other objects for this lake."""
-        for log in list(_LOGS):
-            if log._storage.uri == self._storage.uri:
-                _write(log._storage, log._rows, log._lock)
+        """Write the buffered rows of this process to a file, also those of other objects for this lake."""
+        _write(os.getpid(), self._storage.uri)
 
     def _present(self, path: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the rows of a file without uses of the past. The name of the file has the time of its writing."""
@@ -267,28 +260,29 @@ def ids_in(result: Any) -> tuple[list[str], int]:
     return [one for one in ids if isinstance(one, str)], len(listed)
 
 
-def _write(storage: Storage, rows: list[dict[str, object]], lock: threading.Lock) -> None:
-    with lock:
-        taken, rows[:] = [row for row in rows if row.pop("process") == os.getpid()], []
-    if not taken:
-        return
+def _lock() -> threading.Lock:
+    return _LOCKS.setdefault(os.getpid(), threading.Lock())
+
+
+def _write(process: int, uri: str) -> None:
+    with _lock():
+        if (waiting := _WAITING.pop((process, uri), None)) is None:
+            return
+    storage, rows = waiting
     try:
         first = secrets.token_hex(12)
-        numbered = ({"id": f"{first}{number:08x}", **row} for number, row in enumerate(taken))
+        numbered = ({"id": f"{first}{number:08x}", **row} for number, row in enumerate(rows))
         data = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in numbered)
         storage.write(f"{_PENDING}/{ULID()}.jsonl", data.encode(errors="replace"))
     except Exception as error:  # noqa: BLE001  # no read may fail because of its log
-        _log.warning("%d rows of the log of access are lost: %s: %s", len(taken), type(error).__name__, error)
+        _log.warning("%d rows of the log of access are lost: %s: %s", len(rows), type(error).__name__, error)
 
 
-def _write_last(storage: Storage, rows: list[dict[str, object]], lock: threading.Lock) -> None:
-    """Write the rows of a log that is gone. The thread may be that of an event loop, which must not wait for it."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        _write(storage, rows, lock)
-    else:
-        threading.Thread(target=_write, args=(storage, rows, lock)).start()
+@atexit.register
+def _write_all() -> None:
+    for process, uri in list(_WAITING):
+        if process == os.getpid():
+            _write(process, uri)
 
 
 def _rows_in(path: str, lines: Sequence[bytes]) -> tuple[list[dict[str, Any]], list[Rejection]]:

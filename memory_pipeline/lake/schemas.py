@@ -322,8 +322,6 @@ GRAPH_FACTS = TableSpec(
     partition_by=(),
     order_by=("scope", "source_id", "label", "valid_from", "target_id", "id"),
 )
-#: The condition on the rows of a projection that are not the state of a fold.
-IS_FACT = "source_digest IS NULL"
 
 
 def _event(editor: Texts, reason: Texts) -> tuple[pa.Field, ...]:
@@ -541,5 +539,12 @@ TABLES = {
         ACCESS_LOG,
     )
 }
+
+
+def table_of(grain: str) -> tuple[TableSpec, dict[str, str]]:
+    """Return the table with a grain's facts or summaries, and the values of its partition columns but the period."""
+    return (FACTS, {}) if grain == "working" else (SUMMARIES, {"grain": str(grain)})
+
+
 #: Tables that are derived from others, by scope; see :class:`~memory_pipeline.lake.index.scoped_rows.ScopedRows`.
 PROJECTED = {spec.name: spec for spec in (OPERATIONS, GRAPH_FACTS, EVENTS, MEMORIES, SCOPES)}

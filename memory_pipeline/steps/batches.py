@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.values import batched
-from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.schemas import MESSAGES, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,9 +39,8 @@ def weights_of(lake: Lake, grain: Grain, periods: Sequence[Period]) -> dict[Peri
             for hour in weights.keys() & file.pending_hours:
                 weights[hour] += file.hourly_size
         return weights
-    finer = grain.finer
-    is_of_facts = finer is None or finer is Grain.WORKING
-    rows = lake.tables.counts(FACTS) if is_of_facts else lake.tables.counts(SUMMARIES, grain=str(finer))
+    spec, fixed = table_of(grain.finer or Grain.WORKING)
+    rows = lake.tables.counts(spec, **fixed)
     return {
         period: _ROW_BYTES * sum(rows.get(child.key, 0) for child in lake.calendar.sources(period))
         for period in periods

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,23 +62,17 @@ class Reading:
 
     Attributes:
         messages: by time.
-        passages: conversation hours with a memorable message, each with the digest that its facts will have.
+        changed: conversation hours whose facts are not in `kept`, each with the digest that its facts will have.
         kept: current rows: neither the messages nor the extraction method has changed.
         carried: rows that cannot be extracted again, since their messages have expired.
         old: all existing rows.
     """
 
-    messages: list[Message] = field(default_factory=list)
-    passages: list[ConversationHour] = field(default_factory=list)
-    kept: pa.Table = field(default_factory=FACTS.schema.empty_table)
-    carried: pa.Table = field(default_factory=FACTS.schema.empty_table)
-    old: pa.Table = field(default_factory=FACTS.schema.empty_table)
-
-    @cached_property
-    def changed(self) -> list[ConversationHour]:
-        """The passages whose facts are not in `kept`."""
-        done = set(_keys(self.kept))
-        return [passage for passage in self.passages if _key(passage) not in done]
+    messages: list[Message]
+    changed: list[ConversationHour]
+    kept: pa.Table
+    carried: pa.Table
+    old: pa.Table
 
 
 def read_hours(
@@ -98,31 +92,6 @@ def read_hours(
     messages = sorted(rows_to_messages(rows), key=_order)
     marks = ExpirationMarks.of(lake.tables)
     _refuse_lost(lake, hours, messages, old, marks)
-    return _reading(extractor, messages, old, marks, is_fresh=is_fresh)
-
-
-def _refuse_lost(
-    lake: Lake, hours: Sequence[Period], messages: Sequence[Message], old: pa.Table, marks: ExpirationMarks
-) -> None:
-    """Raise if messages are missing but have not expired: recomputing would delete the facts from them."""
-    has_expired = pa.array(marks.mask(old, RetentionClass.CONVERSATIONS))
-    missing = {*old.filter(pc.invert(has_expired))["period"].to_pylist()} - {message.hour.key for message in messages}
-    if not missing:
-        return
-    entries = lake.ledger.entries(MESSAGES_ASSET, [hour for hour in hours if hour.key in missing])
-    forgotten = {key for tombstone in lake.tombstones.all() for key in tombstone.hours}
-    lost = sorted(key for key, entry in entries.items() if entry.rows > entry.expired and key not in forgotten)
-    if lost:
-        raise DamagedError(
-            f"table messages: {entries[lost[0]].rows:,} messages of {lost[0]} are missing; the facts extracted from "
-            f"them are unchanged; {REMEDY}",
-            lost,
-        )
-
-
-def _reading(
-    extractor: Extractor, messages: list[Message], old: pa.Table, marks: ExpirationMarks, *, is_fresh: bool
-) -> Reading:
     grouped: dict[_Key, list[Message]] = defaultdict(list)
     for message in messages:
         grouped[message.scope.key, message.hour.key, message.conversation_id].append(message)
@@ -153,7 +122,27 @@ def _reading(
     ]
     is_carried = has_lost(old, marks, {message.id for message in messages}) & ~np.array(is_current, np.bool_)
     kept, carried = old.filter(pa.array(is_current, pa.bool_())), old.filter(pa.array(is_carried))
-    return Reading(messages, passages, kept, carried, old)
+    done = set(_keys(kept))
+    return Reading(messages, [one for one in passages if _key(one) not in done], kept, carried, old)
+
+
+def _refuse_lost(
+    lake: Lake, hours: Sequence[Period], messages: Sequence[Message], old: pa.Table, marks: ExpirationMarks
+) -> None:
+    """Raise if messages are missing but have not expired: recomputing would delete the facts from them."""
+    has_expired = pa.array(marks.mask(old, RetentionClass.CONVERSATIONS))
+    missing = {*old.filter(pc.invert(has_expired))["period"].to_pylist()} - {message.hour.key for message in messages}
+    if not missing:
+        return
+    entries = lake.ledger.entries(MESSAGES_ASSET, [hour for hour in hours if hour.key in missing])
+    forgotten = {key for tombstone in lake.tombstones.all() for key in tombstone.hours}
+    lost = sorted(key for key, entry in entries.items() if entry.rows > entry.expired and key not in forgotten)
+    if lost:
+        raise DamagedError(
+            f"table messages: {entries[lost[0]].rows:,} messages of {lost[0]} are missing; the facts extracted from "
+            f"them are unchanged; {REMEDY}",
+            lost,
+        )
 
 
 def extract_facts(

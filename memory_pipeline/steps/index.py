@@ -12,17 +12,16 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.index.index_rows import rows_to_index
-from memory_pipeline.lake.schemas import FACTS, SUMMARIES
+from memory_pipeline.lake.schemas import table_of
 from memory_pipeline.lake.tables.ledger import index_asset
 from memory_pipeline.steps.group import agents_in, by_period
-from memory_pipeline.steps.results import PartitionResult, content_digest
+from memory_pipeline.steps.results import PartitionResult, marks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.schema_types import TableSpec
 
 #: The columns that show whose a row is, and whether it has changed.
 _MARKS = ("id", *SCOPE_COLUMNS, "period", "digest", "embed_model")
@@ -45,14 +44,15 @@ def index_periods(
     """
     written: set[str] = set()
     keys = [period.key for period in periods]
+    spec, fixed = table_of(grain)
     for _ in range(_ATTEMPTS):
         # A row that is indexed after this belongs to another run.
         removable = lake.index.ids(grain, periods, shard)
-        state = lake.tables.state(_table(grain), keys, shard, **_fixed(grain))
-        rows = _read(lake, grain, keys, shard, columns=_MARKS)
+        state = lake.tables.state(spec, keys, shard, **fixed)
+        rows = lake.tables.read(spec, keys, columns=_MARKS, shard=shard, **fixed)
         project = _projection(lake, grain, rows, dimension, shard)
         written |= lake.index.replace(grain, periods, rows, shard=shard, removable=removable, project=project)
-        if lake.tables.state(_table(grain), keys, shard, **_fixed(grain)) == state:
+        if lake.tables.state(spec, keys, shard, **fixed) == state:
             break
     else:
         raise CommitConflictError(f"{grain} rows of {periods[0]} to {periods[-1]} keep changing; run it again later")
@@ -67,7 +67,7 @@ def index_periods(
             changed=period.key in written,
         )
         for period, part in by_period(rows, periods).items()
-        for marks in [content_digest(part)]
+        for marks in [marks_of(part).combined]
     ]
 
 
@@ -80,8 +80,8 @@ def _projection(
     """
 
     def read(ids: pa.Table) -> pa.Table:
-        where = pc.field("id").isin(ids["id"].combine_chunks())
-        return _read(lake, grain, ids["period"].unique().to_pylist(), shard, where=where)
+        (spec, fixed), where = table_of(grain), pc.field("id").isin(ids["id"].combine_chunks())
+        return lake.tables.read(spec, ids["period"].unique().to_pylist(), where=where, shard=shard, **fixed)
 
     @cache
     def all_rows() -> pa.Table:
@@ -102,26 +102,8 @@ def indexable_rows(lake: Lake, dimension: int, where: pc.Expression) -> pa.Table
     Rows with a vector by another embedder than the index's are left out until their periods are recomputed.
     """
     where &= pc.field("embed_model").is_null() | (pc.field("embed_model") == lake.index.made_by)
-    tables = (
-        lake.tables.read(_table(grain), where=where, shard=None, damaged="skip", **_fixed(grain)) for grain in Grain
+    return pa.concat_tables(
+        rows_to_index(grain, lake.tables.read(spec, where=where, shard=None, damaged="skip", **fixed), dimension)
+        for grain in Grain
+        for spec, fixed in [table_of(grain)]
     )
-    return pa.concat_tables(rows_to_index(grain, rows, dimension) for grain, rows in zip(Grain, tables, strict=True))
-
-
-def _table(grain: Grain) -> TableSpec:
-    return FACTS if grain is Grain.WORKING else SUMMARIES
-
-
-def _fixed(grain: Grain) -> dict[str, str]:
-    return {} if grain is Grain.WORKING else {"grain": grain.value}
-
-
-def _read(
-    lake: Lake,
-    grain: Grain,
-    keys: list[str],
-    shard: int | None,
-    columns: Collection[str] | None = None,
-    where: pc.Expression | None = None,
-) -> pa.Table:
-    return lake.tables.read(_table(grain), keys, columns=columns, where=where, shard=shard, **_fixed(grain))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.errors import DamagedError
-from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.schemas import MESSAGES, table_of
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ def lost_rows(lake: Lake, grain: Grain, keys: Collection[str]) -> dict[str, Coun
     them, all count as lost, provided that sources of any agent have expired. Periods without lost rows are left out.
     """
     marks = ExpirationMarks.of(lake.tables)
+    spec, fixed = table_of(grain)
     classes = [kept for kept in RetentionClass if kept.grain is grain.finer]
-    spec, fixed = SUMMARIES, {"grain": grain.value}
     if grain is Grain.WORKING:
-        spec, fixed, classes = FACTS, {}, [RetentionClass.CONVERSATIONS]
+        classes = [RetentionClass.CONVERSATIONS]
     first = {key: lake.calendar.sources(Period(grain, key))[0].key if fixed else key for key in keys}
     latest = marks.latest(classes)
     old = sorted(key for key in keys if first[key] <= latest)

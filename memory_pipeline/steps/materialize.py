@@ -6,7 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from memory_pipeline.domain.model_calls import Usage
 from memory_pipeline.domain.periods import Grain, Period
@@ -19,6 +19,7 @@ from memory_pipeline.lake.schemas import (
     MEMORY_EVENTS,
     MESSAGES,
     SUMMARIES,
+    table_of,
 )
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.steps.batches import batches_of, shards_of, weights_of
@@ -96,7 +97,8 @@ def materialize(
             is_entered = True
             try:
                 shards = shards_of(lake, weights, batch)
-                files = _pending_files(lake, grain, batch) if loads_journal else []
+                pending = lake.journal.pending() if loads_journal and grain is Grain.WORKING else ()
+                files = [file for file in pending if not {*batch}.isdisjoint(file.pending_hours)]
                 results, spent, is_entered = _with_restored(
                     _materialize_batch, lake, models, grain, batch, shards, files, seen, attempts > _ATTEMPTS
                 )
@@ -178,10 +180,11 @@ def _materialize_batch(
     results = together([done[shard] for shard in shards])
     # Empty hours are not entered, unless they had rows: there are thousands, and pending journal files show which hours
     # need work.
-    of_table = table_asset(grain)
-    entered = {part.period for part in results if part.asset == of_table and _is_entered(part)}
-    entered |= {Period(grain, key) for (asset, key), row in seen.items() if asset == of_table and _has_rows(row)}
-    entries = (part.entry for part in results if part.period in entered or _is_entered(part) or _has_input(part))
+    own = table_asset(grain)
+    entered = {part.period for part in results if part.asset == own and _is_entered(part)}
+    had_rows = {key for (asset, key), row in seen.items() if asset == own and row["rows"] > (row["expired"] or 0)}
+    entered |= {part.period for part in results if part.period.key in had_rows}
+    entries = (part.entry for part in results if part.period in entered or _is_entered(part))
     is_entered = lake.ledger.record(entries, None if is_final else seen)
     if is_entered:
         for shard, ids in held.items():
@@ -220,19 +223,11 @@ def _materialize_hours(
     return results, ids
 
 
-def _pending_files(lake: Lake, grain: Grain, batch: list[Period]) -> list[JournalFile]:
-    if grain is not Grain.WORKING:
-        return []
-    hours = set(batch)
-    return [file for file in lake.journal.pending() if not hours.isdisjoint(file.pending_hours)]
-
-
 def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
     keys = [period.key for period in batch]
-    if grain is Grain.WORKING:
-        tables = [lake.tables.read(spec, keys, columns=SCOPE_COLUMNS) for spec in (MESSAGES, FACTS, MEMORY_EVENTS)]
-    else:
-        tables = [lake.tables.read(SUMMARIES, keys, columns=SCOPE_COLUMNS, grain=grain.value)]
+    spec, fixed = table_of(grain)
+    specs = (MESSAGES, FACTS, MEMORY_EVENTS) if grain is Grain.WORKING else (spec,)
+    tables = (lake.tables.read(each, keys, columns=SCOPE_COLUMNS, shard=None, **fixed) for each in specs)
     return {scope for rows in tables for scope in scopes_in(rows)}
 
 
@@ -248,18 +243,10 @@ def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
             projection.purge(agents)
 
 
-def _has_input(part: PartitionResult) -> bool:
-    """Return whether graph or memories were folded from facts; such a result is entered even if it is empty."""
-    return part.asset in (GRAPH_ASSET, MEMORIES_ASSET) and part.input_digest != NO_ROWS
-
-
-def _has_rows(entry: Mapping[str, Any]) -> bool:
-    """Return whether an entry of the ledger is of rows that have not expired."""
-    return int(entry["rows"]) > int(entry["expired"] or 0)
-
-
 def _is_entered(part: PartitionResult) -> bool:
     """Return whether to enter a result in the ledger: it has rows, or messages without facts."""
+    if part.asset in (GRAPH_ASSET, MEMORIES_ASSET) and part.input_digest != NO_ROWS:
+        return True  # it was folded from facts, even if it is empty
     if part.asset in (GRAPH_ASSET, index_asset(Grain.WORKING)):
         return False  # with the facts only: an hour with edits but no messages is not part of the memory
     is_empty = not (part.rows or part.changed or part.unfinished or part.messages)

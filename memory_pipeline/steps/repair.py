@@ -18,7 +18,7 @@ tombstones, expirations
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -57,7 +57,7 @@ from memory_pipeline.steps.lost_rows import lost_rows
 from memory_pipeline.steps.replay import replay
 from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline.steps.scopes import known_scopes
-from memory_pipeline.steps.small_files import DISCARDED, damaged_small_files, mend_small_files
+from memory_pipeline.steps.small_files import Damage, damaged_small_files, mend_small_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -75,37 +75,6 @@ _PASSES = 3
 _RECORDS = (MESSAGES, MODEL_CALLS, ANSWERS, TOMBSTONES, EXPIRATIONS, ACCESS_LOG)
 #: Tables with derived rows and rows added by agents.
 _MIXED = (GRAPH_OPERATIONS, MEMORY_EVENTS)
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """A part of a lake that is lost or cannot be read.
-
-    Attributes:
-        kind: "file" or "log" of a table, "partition" missing from the log, "index", "projection", "mart", an "erasure"
-            that is not finished, or "small" for a file of :mod:`memory_pipeline.steps.small_files`.
-        path: relative to the root.
-        key: the partition.
-        rows: number of rows it held, 0 if unknown.
-        loss: the data that cannot be recovered; empty if everything can.
-    """
-
-    kind: str
-    name: str
-    path: str
-    why: str
-    key: str = ""
-    grain: str = ""
-    rows: int = 0
-    loss: str = ""
-
-    @property
-    def is_left_alone(self) -> bool:
-        """Whether repair leaves the file as it is, so that it can be restored from a backup.
-
-        Lost facts and summaries are dropped: until then nothing that reads their period works, for any agent.
-        """
-        return bool(self.loss) and self.name not in (FACTS.name, SUMMARIES.name, *DISCARDED)
 
 
 def find_damage(lake: Lake) -> list[Damage]:
@@ -133,8 +102,7 @@ def find_damage(lake: Lake) -> list[Damage]:
         ]
     damaged = Marts(lake.storage).damaged(lake.storage.folders("marts"))
     found += [Damage("mart", name, f"marts/{name}", "the mart cannot be read") for name in sorted(damaged)]
-    found += [Damage("small", each.name, each.path, each.why, loss=each.loss) for each in damaged_small_files(lake)]
-    return found
+    return [*found, *damaged_small_files(lake)]
 
 
 def _indexable(lake: Lake, name: str, rows: pa.Table) -> pa.Table:
@@ -166,7 +134,7 @@ def _rebuild(lake: Lake, models: Models, found: Sequence[Damage]) -> None:
     for damage in found:
         if damage.kind == "mart":
             Marts(lake.storage).remove(damage.name)
-    mend_small_files(lake, [(damage.name, damage.path) for damage in found if damage.kind == "small"])
+    mend_small_files(lake, [damage for damage in found if damage.kind == "small"])
     restore_projections(lake, models.embedder, thoroughly=True)
     _drop_checkpoints(lake, found)
     with suppress(DamagedError):  # all else is derived, and the next pass reports the loss

@@ -209,11 +209,6 @@ def _together(parts: Sequence[PartitionResult]) -> PartitionResult:
     )
 
 
-def content_digest(rows: pa.Table) -> str:
-    """Return an order-independent digest of ``facts`` or ``summaries``. Vectors count by the name of their model."""
-    return marks_of(rows).combined
-
-
 def unfinished_rows(rows: pa.Table, lasting: Collection[str] = ()) -> int:
     """Return the number of rows that wait for a model: fallbacks of rules, and rows without a vector.
 

@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -18,10 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, Expiry, RetentionClass, plan_expiry
-from memory_pipeline.lake.index.filters import quoted
-from memory_pipeline.lake.index.vector_index import DeleteFilter
+from memory_pipeline.lake.index.filters import listed, quoted
 from memory_pipeline.lake.schemas import (
     ANSWERS,
     EXPIRATIONS,
@@ -30,6 +30,7 @@ from memory_pipeline.lake.schemas import (
     LEDGER,
     MESSAGES,
     SUMMARIES,
+    table_of,
 )
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks, raise_marks
@@ -64,17 +65,14 @@ class Expiring:
         asset: of the rows; model answers expire with the rows that were made from them.
         classes: of the rows.
         grain: of the periods.
+        fixed: the values of the other partition columns.
     """
 
     asset: str
     spec: TableSpec
     classes: tuple[RetentionClass, ...]
     grain: Grain = Grain.WORKING
-
-    @property
-    def fixed(self) -> dict[str, str]:
-        """The values of the other partition columns."""
-        return {"grain": self.grain.value} if "grain" in self.spec.partition_by else {}
+    fixed: Mapping[str, str] = MappingProxyType({})
 
     @property
     def columns(self) -> list[str]:
@@ -91,13 +89,19 @@ class Expiring:
 
 
 _OF_MESSAGES = Expiring(MESSAGES_ASSET, MESSAGES, (RetentionClass.CONVERSATIONS,))
-_OF_GRAIN = {Grain.WORKING: Expiring(table_asset(Grain.WORKING), FACTS, WORKING_CLASSES)} | {
-    grain: Expiring(table_asset(grain), SUMMARIES, (RetentionClass(grain.value),), grain) for grain in SUMMARY_GRAINS
+_OF_GRAIN = {
+    grain: Expiring(
+        table_asset(grain), spec, WORKING_CLASSES if spec is FACTS else (RetentionClass(grain.value),), grain, fixed
+    )
+    for grain in Grain
+    for spec, fixed in [table_of(grain)]
 }
 _OF_GRAPH = Expiring(GRAPH_ASSET, GRAPH_OPERATIONS, (RetentionClass.GRAPH,))
 _ROWS = (_OF_MESSAGES, *_OF_GRAIN.values(), _OF_GRAPH)
 _ANSWERS = tuple(
-    Expiring(each.asset, ANSWERS, (RetentionClass.FACTS,) if grain is Grain.WORKING else each.classes, grain)
+    Expiring(
+        each.asset, ANSWERS, (RetentionClass.FACTS,) if each.spec is FACTS else each.classes, grain, {"grain": grain}
+    )
     for grain, each in _OF_GRAIN.items()
 )
 
@@ -177,11 +181,15 @@ class Inventory:
     def drop(self, each: Expiring) -> list[str]:
         """Delete the expired rows of a table, from the index first. Return the keys of their partitions."""
         if each in _OF_GRAIN.values():
-            cuts: dict[str, list[DeleteFilter]] = defaultdict(list)
-            found = self._expired[each].select("workspace_id", "kept", "through").unique()
-            for workspace, name, through in found.iter_rows():
-                cuts[workspace].append(DeleteFilter(through, _KINDS.get(RetentionClass(name))))
-            self._lake.index.remove(each.grain, cuts)
+            limited = ["workspace_id", "kept", "through"]
+            cuts = [
+                f"workspace_id = {quoted(workspace)} AND period <= {quoted(through)}"
+                + (f" AND kind IN ({listed(kinds)})" if kinds else "")
+                for workspace, name, through in self._expired[each].select(limited).unique().iter_rows()
+                for kinds in [_KINDS.get(RetentionClass(name))]
+            ]
+            if cuts:
+                self._lake.index.delete(f"grain = '{each.grain}' AND (({') OR ('.join(cuts)}))")
         keys = sorted(self._expired[each]["period"].unique())
 
         def has_expired(rows: pa.Table) -> pa.Array:

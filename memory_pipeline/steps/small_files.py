@@ -15,69 +15,96 @@ configuration
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake.collections.collection import damaged_collections
 from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.sessions.saved import damaged_copies
 from memory_pipeline.sessions.store import FILE, damaged_database, discard_database
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from memory_pipeline.lake import Lake
 
 _DELETED = ("answer", "embedder", "quarantine", "saved session")
 #: What repair removes although it is lost.
-DISCARDED = ("journal", "quarantine", "saved session", "sessions")
+_DISCARDED = ("journal", "quarantine", "saved session", "sessions")
 _LEFT = "restore it from a backup, or delete it"
 
 
-class DamagedFile(NamedTuple):
-    """A damaged file, or table of a collection. `loss` is empty if it can be written again."""
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A part of a lake that is lost or cannot be read.
 
+    Attributes:
+        kind: "file" or "log" of a table, "partition" missing from the log, "index", "projection", "mart", an "erasure"
+            that is not finished, or "small" for a file of :mod:`memory_pipeline.steps.small_files`.
+        path: relative to the root.
+        key: the partition.
+        rows: number of rows it held, 0 if unknown.
+        loss: the data that cannot be recovered; empty if everything can.
+    """
+
+    kind: str
     name: str
     path: str
     why: str
+    key: str = ""
+    grain: str = ""
+    rows: int = 0
     loss: str = ""
 
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether repair leaves the file as it is, so that it can be restored from a backup.
 
-def damaged_small_files(lake: Lake) -> Iterator[DamagedFile]:
+        Lost facts and summaries are dropped: until then nothing that reads their period works, for any agent.
+        """
+        return bool(self.loss) and self.name not in (FACTS.name, SUMMARIES.name, *_DISCARDED)
+
+
+def damaged_small_files(lake: Lake) -> Iterator[Damage]:
     """Yield the damaged files. Reads all of them and writes nothing."""
     losses = {"journal": "the unreadable records", "quarantine": "the record"}
     for path, why in lake.journal.damaged().items():
         name = "quarantine" if path.startswith("journal/quarantine/") else "journal"
-        yield DamagedFile(name, path, why, losses[name])
+        yield _small(name, path, why, losses[name])
     for path, why in lake.access.damaged().items():
-        yield DamagedFile("grant", path, why, f"a grant or a revoke; {_LEFT}")
+        yield _small("grant", path, why, f"a grant or a revoke; {_LEFT}")
     recoverable = lake.members.recoverable()
     for path, why in lake.members.damaged().items():
-        yield DamagedFile("member", path, why, "" if path in recoverable else f"a membership; {_LEFT}")
+        yield _small("member", path, why, "" if path in recoverable else f"a membership; {_LEFT}")
     for path, why in lake.calls.damaged().items():
-        yield DamagedFile("answer", path, f"{why}; the model is asked again, and the cost is not counted")
+        yield _small("answer", path, f"{why}; the model is asked again, and the cost is not counted")
     for path, why in lake.index.damaged().items():
-        yield DamagedFile("embedder", path, why)
+        yield _small("embedder", path, why)
     for path, why in damaged_copies(lake.storage).items():
-        yield DamagedFile("saved session", path, why, "the copy of a session")
+        yield _small("saved session", path, why, "the copy of a session")
     if fault := damaged_database(lake):
-        yield DamagedFile("sessions", FILE, fault, "the sessions and pools of all agents")
+        yield _small("sessions", FILE, fault, "the sessions and pools of all agents")
     for path, why in damaged_collections(lake).items():
-        yield DamagedFile("collection", path, why, f"items of a collection; {_LEFT}")
+        yield _small("collection", path, why, f"items of a collection; {_LEFT}")
     try:
         lake.configuration()
         fault = "it is empty" if lake.storage.read(CONFIGURATION) == b"" else ""
     except ConfigurationError as error:
         fault = str(error)
     if fault:
-        yield DamagedFile("configuration", CONFIGURATION, fault, "settings; store them with `config --put FILE`")
+        yield _small("configuration", CONFIGURATION, fault, "settings; store them with `config --put FILE`")
 
 
-def mend_small_files(lake: Lake, found: Iterable[tuple[str, str]]) -> None:
-    """Mend or discard damaged files, given their names and paths. The next run sets aside records of the journal."""
-    found = list(found)
-    names = {name for name, _ in found}
-    lake.storage.delete(path for name, path in found if name in _DELETED)
+def _small(name: str, path: str, why: str, loss: str = "") -> Damage:
+    return Damage("small", name, path, why, loss=loss)
+
+
+def mend_small_files(lake: Lake, found: Sequence[Damage]) -> None:
+    """Mend or discard damaged files. The next run sets aside records of the journal."""
+    names = {damage.name for damage in found}
+    lake.storage.delete(damage.path for damage in found if damage.name in _DELETED)
     if "member" in names:
         lake.members.mend()
     if "sessions" in names:

@@ -31,7 +31,7 @@ from memory_pipeline.domain.summaries import (
 )
 from memory_pipeline.errors import QualityError
 from memory_pipeline.lake.codec.facts import rows_to_facts, rows_to_summaries, summaries_to_rows
-from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.schemas import MESSAGES, SUMMARIES, table_of
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.embed import vectors_in, with_vectors
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.domain.summaries import KeyPoint
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.tables.ledger import LedgerEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +79,13 @@ class SummarySources:
     """The sources of periods, and which summaries are due.
 
     Attributes:
-        present: the existing rows of ``summaries``.
         inputs: by period: the digests of its finer partitions; of those with expired rows, as in the ledger.
         kept: current summaries, including those with expired sources.
         lasting: ids of kept summaries with expired sources, which no model can improve.
-        unsound: ids of `present` that are recomputed even if their sources are unchanged, such as invalid ones.
+        unsound: ids of existing summaries that are made again although their sources are unchanged: invalid ones, …
         due: summaries to compute.
     """
 
-    present: pa.Table
     inputs: dict[Period, RowDigests]
     kept: list[Summary] = field(default_factory=list)
     lasting: set[str] = field(default_factory=set)
@@ -118,7 +115,8 @@ def read_sources(
             parents.setdefault(child, []).append(period)
     # Read the ledger first: only it has the digests of expired rows, and rows read later are no older.
     marks = ExpirationMarks.of(lake.tables)
-    expired = _with_expired_rows(lake, parents) if marks else {}
+    entries = lake.ledger.entries(table_asset(grain.finer or Grain.WORKING), parents) if marks else {}
+    expired = {key: entry for key, entry in entries.items() if entry.expired and entry.rows}
     rows = _read(lake, grain, [child.key for child in parents], shard)
     if grain is Grain.DAILY:
         _refuse_orphans(lake, rows, marks, shard)
@@ -127,7 +125,7 @@ def read_sources(
     for summary in rows_to_summaries(present):
         known[summary.period][summary.scope] = summary
 
-    sources = SummarySources(present, {period: RowDigests() for period in periods})
+    sources = SummarySources({period: RowDigests() for period in periods})
     stale = present if is_fresh else present.filter(pa.array(~are_sound(present)))
     sources.unsound |= set(stale["id"].to_pylist())
     parts: dict[Period, list[pa.Table]] = {period: [] for period in periods}
@@ -264,7 +262,9 @@ def _continuation(old: Summary, sources: pa.Table, through: str) -> Due | None:
     """Combine a summary that has expired sources with new ones. Return None if nothing is new or forgotten."""
     _, digests = _material(old.period, sources)
     known = _known_sources(old)
-    asserted = _assertions(sources) if old.period.grain is Grain.DAILY else digests
+    # Turns alone do not reopen a day with expired facts.
+    is_daily = old.period.grain is Grain.DAILY
+    asserted = {*sources.filter(pc.field("kind") != FactKind.TURN.value)["id"].to_pylist()} if is_daily else digests
     new = {
         source: its_digest
         for source, its_digest in digests.items()
@@ -277,7 +277,7 @@ def _continuation(old: Summary, sources: pa.Table, through: str) -> Due | None:
         return None
     rows = sources.filter(pc.is_in(sources["id"], pa.array(sorted(new), pa.string())))
     # An expired source was made again from late data alone, so what the old summary has of it stays.
-    replaced = {source for source in new if old.period.grain is Grain.DAILY or _partition(source) > through}
+    replaced = {source for source in new if is_daily or _partition(source) > through}
     kept = [
         item
         for item, point in zip(old.material(), old.key_points, strict=True)
@@ -310,31 +310,17 @@ def resolved(due: Due, points: Iterable[KeyPoint]) -> tuple[KeyPoint, ...]:
 
 def _material(period: Period, sources: pa.Table) -> tuple[list[Material], dict[str, str]]:
     """Return the material of a summary, and the digests of its sources by id."""
-    if period.grain is not Grain.DAILY:
-        summaries = rows_to_summaries(sources)
-        digests = dict(zip(sources["id"].to_pylist(), sources["digest"].to_pylist(), strict=True))
-        return [item for summary in summaries for item in summary.material()], digests
-    material = material_of(rows_to_facts(sources))
     digests = dict(zip(sources["id"].to_pylist(), sources["digest"].to_pylist(), strict=True))
+    if period.grain is not Grain.DAILY:
+        return [item for summary in rows_to_summaries(sources) for item in summary.material()], digests
+    material = material_of(rows_to_facts(sources))
     return material, {item.id: digests[item.id] for item in material}
-
-
-def _assertions(facts: pa.Table) -> Collection[str]:
-    """Return the ids of facts other than turns. Turns alone do not reopen a day with expired facts."""
-    ids: list[str] = facts.filter(pc.not_equal(facts["kind"], FactKind.TURN.value))["id"].to_pylist()
-    return set(ids)
 
 
 def _sorted_sources(period: Period, digests: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return sorted source ids, and their digests in that order. Facts need none: their ids change with the content."""
     ids = tuple(sorted(digests))
     return ids, () if period.grain is Grain.DAILY else tuple(digests[source] for source in ids)
-
-
-def _with_expired_rows(lake: Lake, children: Iterable[Period]) -> dict[str, LedgerEntry]:
-    listed = list(children)
-    entries = lake.ledger.entries(table_asset(listed[0].grain), listed) if listed else {}
-    return {key: entry for key, entry in entries.items() if entry.expired and entry.rows}
 
 
 def _base(source_id: str) -> str:
@@ -347,12 +333,9 @@ def _partition(source_id: str) -> str:
 
 
 def _read(lake: Lake, grain: Grain, keys: list[str], shard: int | None) -> pa.Table:
-    finer = grain.finer
-    spec = FACTS if finer is Grain.WORKING else SUMMARIES
+    spec, fixed = table_of(grain.finer or Grain.WORKING)
     columns = [name for name in spec.schema.names if name != "vector"]
-    if finer is None or finer is Grain.WORKING:
-        return lake.tables.read(FACTS, keys, columns=columns, shard=shard)
-    return lake.tables.read(SUMMARIES, keys, columns=columns, shard=shard, grain=finer.value)
+    return lake.tables.read(spec, keys, columns=columns, shard=shard, **fixed)
 
 
 def summarize_periods(

@@ -11,11 +11,17 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schema_types import WHOLE
-from memory_pipeline.lake.schemas import EXPIRATIONS, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.schemas import (
+    EXPIRATIONS,
+    FACTS,
+    GRAPH_OPERATIONS,
+    MEMORY_EVENTS,
+    MESSAGES,
+    table_of,
+)
 from memory_pipeline.lake.tables.partitions import part_of
 from memory_pipeline.steps.results import PartitionResult
 
@@ -105,16 +111,16 @@ class UnchangedShards:
 
     def _source_tables(self) -> list[_Partitions]:
         """Return what summaries are made from. Messages, the source of facts, are written by the run itself."""
-        keys, finer = [child.key for child in self._lake.calendar.sources(self._period)], self._period.grain.finer
-        if finer is None:
+        if self._period.grain.finer is None:
             return []
-        return [(FACTS, keys, {})] if finer is Grain.WORKING else [(SUMMARIES, keys, {"grain": finer.value})]
+        spec, fixed = table_of(self._period.grain.finer)
+        return [(spec, [child.key for child in self._lake.calendar.sources(self._period)], fixed)]
 
     def _output_tables(self) -> list[_Partitions]:
-        grain, keys = self._period.grain, [self._period.key]
-        if grain is not Grain.WORKING:
-            return [(SUMMARIES, keys, {"grain": grain.value})]
-        return [(spec, keys, {}) for spec in (MESSAGES, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS)]
+        (spec, fixed), keys = table_of(self._period.grain), [self._period.key]
+        if spec is FACTS:
+            return [(each, keys, {}) for each in (MESSAGES, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS)]
+        return [(spec, keys, fixed)]
 
     def _states(self, partitions: list[_Partitions]) -> dict[int | None, str]:
         """Return the state of each shard's rows."""

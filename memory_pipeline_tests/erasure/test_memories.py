@@ -18,7 +18,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import ErasureReport, forget, preview
-from memory_pipeline.erasure.changes import content_in, texts_in
+from memory_pipeline.erasure.changes import text_in, texts_in
 from memory_pipeline.erasure.subject_matcher import SubjectMatcher, leaves
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import (
@@ -322,9 +322,9 @@ def test_texts_of_changes_are_their_values() -> None:
     ]  # fmt: skip
     for broken in ("", "{", "[" * 100_000, "no JSON"):
         assert texts_in(broken) == [broken]
-        assert content_in(broken) is None
-    assert content_in('{"content":"a"}') == "a"
-    assert [content_in(text) for text in ('["a"]', '{"content":1}', "{}")] == [None] * 3
+        assert text_in(broken, "content") is None
+    assert text_in('{"content":"a"}', "content") == "a"
+    assert [text_in(text, "content") for text in ('["a"]', '{"content":1}', "{}")] == [None] * 3
 
 
 @pytest.mark.parametrize("text", ["plain", 'He said "no" \\ left\n', "Zoë met Łukasz in 東京", '{"d":1}', "[" * 50])

@@ -13,7 +13,7 @@ from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.collections.collection import VectorCollection
 from memory_pipeline.lake.collections.item import VectorItem
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.index.vector_index import DeleteFilter, VectorIndex
+from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.lake.lake import Lake
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.tables.marts import Marts
@@ -21,7 +21,7 @@ from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.fault_proxy import Fault
 from memory_pipeline_tests.faults.rows import indexed, ledger
-from memory_pipeline_tests.index_rows import put_rows
+from memory_pipeline_tests.index_rows import older, put_rows
 
 if TYPE_CHECKING:
     from memory_pipeline_tests.fault_proxy import FaultProxyProcess
@@ -151,7 +151,7 @@ def test_rows_are_removed_from_an_index_once(far: str, proxy: FaultProxyProcess,
     both = pa.concat_tables([indexed("2024-01-15", "one"), indexed("2024-01-16", "two")])
     put_rows(index, Grain.DAILY, days, {ANNA: both})
     strike(proxy, kind, r"\.manifest$")
-    assert index.remove(Grain.DAILY, {"acme": [DeleteFilter("2024-01-15")]}) == 1
+    assert index.delete(older("2024-01-15", grain="daily")) == 1
     assert proxy.counts[kind] == 1
     assert contents(far) == ["two"]
 

@@ -18,12 +18,11 @@ from memory_pipeline.cli.common import cli
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.index.vector_index import DeleteFilter
 from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.orphans import AGE, LEFT_BEHIND, vacuum
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline_tests.faults.rows import indexed, ledger
-from memory_pipeline_tests.index_rows import index_folder, put_rows
+from memory_pipeline_tests.index_rows import index_folder, older, put_rows
 
 if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
@@ -56,7 +55,7 @@ def whole(root: str) -> Lake:
     lake.tables.replace(LEDGER, ["b"], ledger("b", "4"))
     days = [Period.parse("daily", f"2024-01-{day}") for day in range(15, 20)]
     put_rows(lake.index, Grain.DAILY, days, {ANNA: pa.concat_tables([indexed(day.key, "one", "two") for day in days])})
-    lake.index.remove(Grain.DAILY, {"acme": [DeleteFilter("2024-01-15")]})
+    lake.index.delete(older("2024-01-15", grain="daily"))
     put_rows(lake.index, Grain.DAILY, days[1:2], {ANNA: indexed("2024-01-16", "three")})
     return lake
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import gc
 import json
 import os
 import shutil
@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fsspec.asyn import get_loop
 
 from memory_pipeline import Memory
 from memory_pipeline.analytics import Warehouse
@@ -23,7 +22,6 @@ from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget
 from memory_pipeline.errors import AccessDeniedError
 from memory_pipeline.lake import Lake, access_log
-from memory_pipeline.lake.access_log import AccessLog
 from memory_pipeline.lake.schemas import ACCESS_LOG
 from memory_pipeline_tests.erasure.lakes import assert_verified
 
@@ -253,17 +251,13 @@ def test_the_exit_writes_what_waits_also_to_a_bucket(s3_root: str) -> None:
     assert json.loads(Lake(s3_root).storage.read(file.path) or b"")["asking_agent"] == "B"
 
 
-def test_a_lake_that_is_collected_by_an_event_loop_loses_no_row(s3_root: str) -> None:
-    lake = Lake(s3_root)
-    logs = [AccessLog(lake.storage, lake.journal, pytest.fail, pytest.fail, pytest.fail)]
-    lake.ensure()
+def test_a_lake_that_is_gone_loses_no_row(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_log, "_DELAY", 0.05)
+    logs = [Lake(root).access_log]
     logs[0].note(Scope("acme", "B"), Scope("acme", "A"), "search_memory")
-
-    async def collect() -> None:
-        logs.clear()
-
-    asyncio.run_coroutine_threadsafe(collect(), get_loop()).result()  # the loop of requests to the bucket
-    deadline = time.monotonic() + 4  # before the rows are written anyway
-    while not (files := Lake(s3_root).storage.list("access")) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    logs.clear()
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while not (files := Lake(root).storage.list("access")) and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert len(files) == 1

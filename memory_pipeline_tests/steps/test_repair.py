@@ -26,7 +26,8 @@ from memory_pipeline.lake.schemas import (
 )
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_days
-from memory_pipeline.steps.repair import Damage, find_damage, repair
+from memory_pipeline.steps.repair import find_damage, repair
+from memory_pipeline.steps.small_files import Damage
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import NOW, START, conversation, run, write
 from memory_pipeline_tests.damaging import damage, file_of

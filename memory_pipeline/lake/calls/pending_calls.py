@@ -72,7 +72,12 @@ class PendingCalls:
         Raises:
             InputError: the answer's key is not a digest.
         """
-        data = _to_bytes(kept)
+        record = {
+            "kept_at": kept.kept_at.isoformat(),
+            "calls": [{**call_to_row(call), "called_at": call.called_at.isoformat()} for call in kept.calls],
+            "answer": None if kept.answer is None else answer_to_row(kept.answer),
+        }
+        data = json.dumps(record, ensure_ascii=False).encode()
         if kept.answer is not None:
             if not _KEY.fullmatch(kept.answer.key):
                 raise InputError(f"key {shown(kept.answer.key)} is not valid; expected 32 hex digits")
@@ -137,15 +142,6 @@ class PendingCalls:
                 _log.warning("%s cannot be read and is ignored: %s", self._storage.locate(path), error)
             self._unreadable[path] = tag or self._unreadable.get(path, "")
             return None
-
-
-def _to_bytes(kept: PendingCall) -> bytes:
-    record = {
-        "kept_at": kept.kept_at.isoformat(),
-        "calls": [{**call_to_row(call), "called_at": call.called_at.isoformat()} for call in kept.calls],
-        "answer": None if kept.answer is None else answer_to_row(kept.answer),
-    }
-    return json.dumps(record, ensure_ascii=False).encode()
 
 
 def _from_bytes(path: str, data: bytes) -> PendingCall:

@@ -60,9 +60,8 @@ _ANSWERS = Codec(
 )
 
 
-def call_to_row(call: Call) -> dict[str, Any]:
-    """Return a call as a row of the ``model_calls`` table."""
-    return _CALLS.to_row(call)
+#: A call as a row of the ``model_calls`` table, and an answer as a row of the ``answers`` table.
+call_to_row, answer_to_row = _CALLS.to_row, _ANSWERS.to_row
 
 
 def row_to_call(row: Mapping[str, object]) -> Call:
@@ -72,11 +71,6 @@ def row_to_call(row: Mapping[str, object]) -> Call:
         InputError: a value is missing or invalid; the message names it.
     """
     return _CALLS.to_record(row, _checked)
-
-
-def answer_to_row(answer: Answer) -> dict[str, Any]:
-    """Return an answer as a row of the ``answers`` table."""
-    return _ANSWERS.to_row(answer)
 
 
 def row_to_answer(row: Mapping[str, object]) -> Answer:

@@ -19,6 +19,7 @@ import logging
 import re
 from dataclasses import dataclass
 from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -31,6 +32,7 @@ from memory_pipeline.domain.values import count_of, number_of
 from memory_pipeline.errors import ConfigurationError, DamagedLanceTableError, InputError, LakeError, shown
 from memory_pipeline.lake.collections.item import id_of, numbered, row_of, unit_vector
 from memory_pipeline.lake.files.strict_json import parse_json
+from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.lake.index.maintenance import SAME_ITEM, compact
 from memory_pipeline.lake.lake import Lake
 from memory_pipeline.lake.layout import folder_name, key_in, path_name
@@ -160,8 +162,12 @@ class VectorCollection:
             ConfigurationError: the collection was created with another dimension in the meantime.
             CommitConflictError: other writers kept winning. Earlier batches were written. Safe to retry.
         """
-        rows = (row_of(name, item, self._dimension) for name, item in numbered("items", items))
-        return self._run(self._upsert(list({row.id: row for row in rows}.values())))
+        named = (row_of(name, item, self._dimension) for name, item in numbered("items", items))
+        rows = list({row.id: row for row in named}.values())
+        batches = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
+        for batch in batches:
+            self._commit(partial(_merge, _table_of(batch, self._dimension)))
+        return len(batches)
 
     def search(self, vector: Vector, top_k: int = 10, threshold: float | None = None) -> list[VectorMatch]:
         """Return the items most similar to `vector`, best first; ties are sorted by id.
@@ -178,11 +184,24 @@ class VectorCollection:
         query = unit_vector("vector", vector, self._dimension)
         count_of("top_k", top_k, 1, MAX_TOP_K)
         least = -1 if threshold is None else round(number_of("threshold", threshold, -1, 1), _DECIMALS)
-        rows = self._run(self._nearest(query, top_k))
+
+        async def nearest(table: Any) -> tuple[pa.Table, NDArray[np.float64]]:
+            """Return the nearest rows, and all that tie with the last: ties are resolved by id."""
+            near = table.query().nearest_to(query).distance_type("cosine").select([*_FOUND, "_distance"])
+            limit = top_k + 1
+            while True:
+                rows = await near.limit(limit).to_arrow()
+                distances = rows["_distance"].to_numpy().astype(np.float64)
+                similarities = np.clip(np.round(1 - distances, _DECIMALS), -1, 1) + 0.0  # turns -0 into 0
+                if len(similarities) < limit or similarities[-1] < similarities[top_k - 1]:
+                    return rows, similarities
+                limit *= 4
+
+        rows, similarities = self._read(nearest, (_schema(self._dimension).empty_table(), np.empty(0)))
         matches = [
-            VectorMatch(row["id"], row["similarity"], row["content"], json.loads(row["metadata"]))
-            for row in rows
-            if row["similarity"] >= least
+            VectorMatch(row["id"], similarity, row["content"], json.loads(row["metadata"]))
+            for row, similarity in zip(rows.to_pylist(), similarities.tolist(), strict=True)
+            if similarity >= least
         ]
         return sorted(matches, key=lambda match: (-match.similarity, match.id))[:top_k]
 
@@ -194,8 +213,13 @@ class VectorCollection:
             ConfigurationError: the collection was created with another dimension in the meantime.
             CommitConflictError: other writers kept winning. Safe to retry.
         """
-        unique = dict.fromkeys(id_of(name, value) for name, value in numbered("ids", ids))
-        return self._run(self._delete(list(unique)))
+        unique = list(dict.fromkeys(id_of(name, value) for name, value in numbered("ids", ids)))
+        deleted = 0
+        for start in range(0, len(unique), _DELETED_AT_ONCE):
+            if self._read(methodcaller("version"), 0):
+                where = f"id IN ({listed(unique[start : start + _DELETED_AT_ONCE])})"
+                deleted += self._commit(methodcaller("delete", where)).num_deleted_rows
+        return deleted
 
     def stats(self) -> CollectionStats:
         """Return the size of the collection; a missing one is empty.
@@ -203,7 +227,12 @@ class VectorCollection:
         Raises:
             ConfigurationError: the collection was created with another dimension in the meantime.
         """
-        return self._run(self._stats())
+
+        async def stats(table: Any) -> CollectionStats:
+            found = await table.stats()
+            return CollectionStats(found["num_rows"], self._dimension, found["total_bytes"], await table.version())
+
+        return self._read(stats, CollectionStats(0, self._dimension, 0, 0))
 
     async def _table(self) -> Any | None:
         table = await self._databases.table(*self._where)
@@ -227,70 +256,18 @@ class VectorCollection:
         self._fits = table
         return table
 
-    async def _read(self, read: Callable[[Any], Awaitable[_Result]], nothing: _Result) -> _Result:
+    def _read(self, read: Callable[[Any], Awaitable[_Result]], nothing: _Result) -> _Result:
         async def fitting(table: Any) -> _Result:
             return await read(await self._fitting(table))
 
-        return await self._databases.read(*self._where, fitting, nothing)
+        return self._run(self._databases.read(*self._where, fitting, nothing))
 
-    async def _upsert(self, rows: list[Row]) -> int:
-        if not rows:
-            return 0
-        batches = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
-        for batch in batches:
-            merged = partial(_merge, _table_of(batch, self._dimension))
-            await self._databases.commit(*self._where, self._made_table, merged, SAME_ITEM)
-        return len(batches)
-
-    async def _delete(self, ids: list[str]) -> int:
-        deleted = 0
-        for start in range(0, len(ids), _DELETED_AT_ONCE):
-            if await self._read(_is_there, nothing=False):
-                listed = ", ".join(f"'{id_}'" for id_ in ids[start : start + _DELETED_AT_ONCE])  # ids contain no quotes
-                result = await self._databases.commit(
-                    *self._where, self._made_table, partial(_delete, f"id IN ({listed})"), SAME_ITEM
-                )
-                deleted += result.num_deleted_rows
-        return deleted
-
-    async def _nearest(self, query: NDArray[np.float32], top_k: int) -> list[dict[str, Any]]:
-        """Return the nearest rows, and all that tie with the last: ties are resolved by id."""
-
-        async def nearest(table: Any) -> tuple[pa.Table, NDArray[np.float64]]:
-            near = table.query().nearest_to(query).distance_type("cosine").select([*_FOUND, "_distance"])
-            limit = top_k + 1
-            while True:
-                rows = await near.limit(limit).to_arrow()
-                distances = rows["_distance"].to_numpy().astype(np.float64)
-                similarities = np.clip(np.round(1 - distances, _DECIMALS), -1, 1) + 0.0  # turns -0 into 0
-                if len(similarities) < limit or similarities[-1] < similarities[top_k - 1]:
-                    return rows, similarities
-                limit *= 4
-
-        rows, similarities = await self._read(nearest, (_schema(self._dimension).empty_table(), np.empty(0)))
-        return [
-            {**row, "similarity": similarity}
-            for row, similarity in zip(rows.to_pylist(), similarities.tolist(), strict=True)
-        ]
-
-    async def _stats(self) -> CollectionStats:
-        async def stats(table: Any) -> CollectionStats:
-            found = await table.stats()
-            return CollectionStats(found["num_rows"], self._dimension, found["total_bytes"], await table.version())
-
-        return await self._read(stats, CollectionStats(0, self._dimension, 0, 0))
-
-
-async def _is_there(table: Any) -> bool:
-    return bool(await table.version())
+    def _commit(self, write: Callable[[Any], Awaitable[Any]]) -> Any:
+        return self._run(self._databases.commit(*self._where, self._made_table, write, SAME_ITEM))
 
 
 async def _merge(rows: pa.Table, table: Any) -> Any:
     return await table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)
-
-
-async def _delete(where: str, table: Any) -> Any:
-    return await table.delete(where)
 
 
 def _schema(dimension: int) -> pa.Schema:

@@ -15,7 +15,7 @@ from aiohttp import ClientError as BrokenOffError
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
 from botocore.parsers import ResponseParserError
 from fsspec.asyn import sync
-from pyarrow.fs import FileInfo, FileSystemHandler, FileType, PyFileSystem
+from pyarrow.fs import FileInfo, FileType, FSSpecHandler, PyFileSystem
 
 from memory_pipeline.errors import ConfigurationError, LakeError, shown
 from memory_pipeline.lake.commit_retry import FailureKind, RetryPolicy, retry
@@ -196,7 +196,7 @@ class Bucket:
 
     def filesystem(self) -> PyFileSystem:
         """Return the pyarrow filesystem for whole files of the bucket; paths are bucket name and key."""
-        return PyFileSystem(_Files(self, self.store.bucket))
+        return PyFileSystem(_Files(self))
 
     def _delete_one(self, key: str) -> None:
         try:
@@ -327,28 +327,19 @@ class _Growing(io.BytesIO):
             self._send(data)
 
 
-class _Files(FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
-    """The pyarrow filesystem of a bucket's files, without folders and deletion."""
+class _Files(FSSpecHandler):  # type: ignore[misc]  # pyarrow has no types
+    """The pyarrow filesystem of a bucket's files, which reads and writes as the bucket does."""
 
-    def __init__(self, bucket: Bucket, name: str) -> None:
-        self._bucket, self._name = bucket, name
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Files) and other._bucket is self._bucket
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def get_type_name(self) -> str:
-        return "s3"
-
-    def normalize_path(self, path: str) -> str:
-        return path
+    def __init__(self, bucket: Bucket) -> None:
+        super().__init__(bucket.store.files)
+        self._bucket = bucket
 
     def get_file_info(self, paths: Sequence[str]) -> list[FileInfo]:
-        return [self._info(path) for path in paths]
+        return [
+            FileInfo(path, FileType.NotFound) if found is None else FileInfo(path, FileType.File, size=found[1])
+            for path in paths
+            for found in [self._bucket.head(self._key(path), 1)]
+        ]
 
     def open_input_file(self, path: str) -> Any:
         key = self._key(path)
@@ -366,33 +357,5 @@ class _Files(FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
         key = self._key(path)
         return pa.PythonFile(_Growing(lambda data: self._bucket.write(key, data)), "w")
 
-    def create_dir(self, path: str, recursive: bool) -> None:
-        """Do nothing: a bucket has no folders."""
-
-    def get_file_info_selector(self, selector: object) -> Any:
-        raise NotImplementedError("folders of a bucket are listed by Storage")
-
-    def delete_dir(self, path: str) -> None:
-        raise NotImplementedError("files of a bucket are deleted by Storage")
-
-    delete_dir_contents = delete_file = delete_dir
-
-    def delete_root_dir_contents(self) -> None:
-        raise NotImplementedError("files of a bucket are deleted by Storage")
-
-    def move(self, src: str, dest: str) -> None:
-        raise NotImplementedError("a file of a bucket keeps its name")
-
-    copy_file = move
-
-    def open_append_stream(self, path: str, metadata: object) -> Any:
-        raise NotImplementedError("a file of a bucket is written whole")
-
-    def _info(self, path: str) -> FileInfo:
-        found = self._bucket.head(self._key(path), 1)
-        if found is None:
-            return FileInfo(path, FileType.NotFound)
-        return FileInfo(path, FileType.File, size=found[1])
-
     def _key(self, path: str) -> str:
-        return path.removeprefix(f"{self._name}/")
+        return path.removeprefix(f"{self._bucket.store.bucket}/")

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.text.words import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -172,28 +172,3 @@ def quoted(text: str) -> str:
 def listed(values: Iterable[str]) -> str:
     """Return texts as a list of SQL literals, without parentheses; of one empty text if there are none."""
     return ", ".join(map(quoted, sorted(values))) or "''"
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteFilter:
-    """Rows to delete.
-
-    Attributes:
-        through: key of the last period to delete.
-        kinds: kinds of facts to delete from a working table; all if None.
-    """
-
-    through: str
-    kinds: frozenset[str] | None = None
-
-
-def condition(cuts: Sequence[DeleteFilter]) -> str:
-    """Return the SQL condition that selects the rows to delete; without filters, none."""
-    return " OR ".join(map(_sql, cuts)) or "false"
-
-
-def _sql(cut: DeleteFilter) -> str:
-    period = f"period <= {quoted(cut.through)}"
-    if cut.kinds is None:
-        return f"({period})"
-    return f"({period} AND kind IN ({', '.join(map(quoted, sorted(cut.kinds)))}))" if cut.kinds else "false"

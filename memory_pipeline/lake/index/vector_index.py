@@ -15,7 +15,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, DamagedError, InputError, LakeError, shown
 from memory_pipeline.lake.files.storage_errors import REMEDY
 from memory_pipeline.lake.files.strict_json import parse_json
-from memory_pipeline.lake.index.filters import DeleteFilter, Filter, condition, listed, quoted
+from memory_pipeline.lake.index.filters import Filter, listed
 from memory_pipeline.lake.index.index_rows import OWNERS, index_schema, vectors_of
 from memory_pipeline.lake.index.lance_tables import IndexKind, ordering, run_coroutine, synchronous
 from memory_pipeline.lake.index.maintenance import SAME
@@ -25,7 +25,7 @@ from memory_pipeline.lake.index.sharded_rows import ShardedRows
 from memory_pipeline.lake.layout import PROJECTIONS, SHARDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.index.shard_tables import Project
 
     _Vector = NDArray[np.float32] | Sequence[float]
-
-__all__ = ["HALVED_FROM", "DeleteFilter", "Loaded", "VectorIndex"]
 
 _Result = TypeVar("_Result")
 
@@ -331,18 +329,6 @@ class VectorIndex(ShardedRows):
         found = rows.filter(pc.is_in(rows["conversation_id"], wanted)).group_by("conversation_id")
         listed = found.aggregate([("period", "distinct")]).to_pylist()
         return {row["conversation_id"]: frozenset(row["period_distinct"]) for row in listed}
-
-    def remove(self, grain: Grain, gone: Mapping[str, Sequence[DeleteFilter]]) -> int:
-        """Remove rows of workspaces, from the disk too. Return their number. Tables without such rows are unchanged.
-
-        Raises:
-            CommitConflictError: other writers kept changing a table. Safe to retry.
-        """
-        workspaces = [f"workspace_id = {quoted(name)} AND ({condition(cuts)})" for name, cuts in gone.items() if cuts]
-        if not workspaces:
-            return 0
-        where = f"grain = '{grain}' AND ({' OR '.join(f'({each})' for each in workspaces)})"
-        return self.delete(where)
 
     async def _condition(self, scope: Scope, grain: Grain, where: Filter | None) -> str:
         names = await self._names(scope, grain) if where is not None and where.person is not None else ()

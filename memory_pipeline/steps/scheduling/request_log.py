@@ -158,7 +158,7 @@ class Attempts:
             elif outcome is RequestOutcome.DONE:
                 done.append(request)
                 known = self.failures[request.grain]
-                if recovered := tuple(period for period in request.periods if _is_failing(known.get(period))):
+                if recovered := tuple(one for one in request.periods if one in known and known[one].is_failing):
                     transitions.append(FailureTransition(request.grain, recovered, None))
                 left = [
                     period
@@ -210,7 +210,8 @@ class Attempts:
         once = attempts == 1 and len(failed) <= _PIECES
         again = _parts(failed, self.most) if once else _pieces(failed, attempts, self.most)
         parts = [*_parts(fresh, self.most), *_parts(left, self.most), *again]
-        room = self._most_requests - sum(request.grain is grain for request in self.asked)
+        most = min(_MOST_REQUESTS * max(MOST_PERIODS // self.most, 1), _MOST_SMALL_REQUESTS)
+        room = most - sum(request.grain is grain for request in self.asked)
         found = []
         for part in parts[: max(room, 0)]:
             of_part = tuple(states[period] for period in part) if states else ()
@@ -219,17 +220,14 @@ class Attempts:
         self.asked += found
         return found
 
-    @property
-    def _most_requests(self) -> int:
-        return min(_MOST_REQUESTS * max(MOST_PERIODS // self.most, 1), _MOST_SMALL_REQUESTS)
-
     def failing(self) -> dict[Grain, dict[Period, Failure]]:
         """Return the failing periods."""
-        found = {
-            grain: {period: failure for period, failure in sorted(known.items(), key=_key) if failure.is_failing}
-            for grain, known in self.failures.items()
-        }
-        return {grain: known for grain, known in found.items() if known}
+        found: dict[Grain, dict[Period, Failure]] = {}
+        for grain, known in self.failures.items():
+            for period in sorted(known, key=lambda period: period.key):
+                if known[period].is_failing:
+                    found.setdefault(grain, {})[period] = known[period]
+        return found
 
     def next_at(self, now: datetime) -> datetime | None:
         """Return when the next failed period is retried, after `now`."""
@@ -323,11 +321,3 @@ def _pieces(periods: Sequence[Period], attempts: int, most: int) -> list[list[Pe
 def _name(grain: Grain, periods: Sequence[Period], now: datetime) -> str:
     span = str(periods[0]) if len(periods) == 1 else f"{periods[0]}..{periods[-1]} ({len(periods)})"
     return f"{grain} {span} {digest(grain, [period.key for period in periods], now.isoformat())[:8]}"
-
-
-def _is_failing(failure: Failure | None) -> bool:
-    return failure is not None and failure.is_failing
-
-
-def _key(item: tuple[Period, Failure]) -> str:
-    return item[0].key

@@ -12,11 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.scopes import Scope
@@ -24,14 +21,14 @@ from memory_pipeline.lake import Lake, VectorCollection, VectorItem
 from memory_pipeline.lake.collections.collection import drop_collections
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index import shard_tables
-from memory_pipeline.lake.index.filters import Filter, condition
+from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.lake.index.lance_internals import has_vanished
 from memory_pipeline.lake.index.shard_tables import ShardTables
 from memory_pipeline.lake.index.table_roster import TableRoster
-from memory_pipeline.lake.index.vector_index import DeleteFilter, VectorIndex
+from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.lake.layout import SHARDS, scope_in, shard_of
 from memory_pipeline_tests.building import ACME, PROCESSES
-from memory_pipeline_tests.index_rows import index_folder, put_rows
+from memory_pipeline_tests.index_rows import index_folder, older, put_rows
 from memory_pipeline_tests.lake.index.test_vector_index import rows
 
 #: In another workspace and another shard than ACME.
@@ -73,14 +70,13 @@ def test_rows_up_to_a_period_are_removed_from_disk(root: str, index: VectorIndex
     fill(index, 2, 3, 4)
     fill(index, 0, scope=SALES)
     untouched = sorted(path for path in index_folder(root, SALES).rglob("*"))
-    cuts = {"acme": [DeleteFilter(hour(2))], "beta": [], "none": [DeleteFilter(hour(9))]}
-    assert index.remove(Grain.WORKING, cuts) == 3 * WHOLE
+    assert index.delete(f"({older(hour(2))}) OR ({older(hour(9), 'none')})") == 3 * WHOLE
     assert numbers(index) == numbers(VectorIndex(Storage(root))) == {3: WHOLE, 4: WHOLE}
     assert not holds(root, "secret")
     assert not holds(root, "word 2")
     assert holds(root, "word 3")
     assert sorted(path for path in index_folder(root, SALES).rglob("*")) == untouched
-    assert index.remove(Grain.WORKING, {"acme": [DeleteFilter(hour(2))]}) == 0
+    assert index.delete(older(hour(2))) == 0
 
 
 def test_a_few_removed_rows_of_a_large_file_are_removed_from_disk(root: str, index: VectorIndex) -> None:
@@ -90,47 +86,11 @@ def test_a_few_removed_rows_of_a_large_file_are_removed_from_disk(root: str, ind
     fill(index, 40)
     index.purge([ACME])  # which puts all of it into one file
     assert len(list(index_folder(root, ACME).glob("data/*"))) == 1
-    index.remove(Grain.WORKING, {"acme": [DeleteFilter(hour(0))]})
+    index.delete(older(hour(0)))
     assert numbers(index) == dict.fromkeys(range(1, 41), WHOLE)
     assert not holds(root, "secret")
     assert not list(index_folder(root, ACME).glob("_deletions/*"))
     assert len(list(index_folder(root, ACME).glob("_versions/*.manifest"))) == 1
-
-
-def test_filters_remove_each_kind_up_to_its_own_period(index: VectorIndex) -> None:
-    fill(index, 0, 1, 2, kind="turn")
-    fill(index, 3, 4, kind="statement")
-    fill(index, 5, 6, kind="preference")
-    cuts = [
-        DeleteFilter(hour(1), frozenset({"turn"})),
-        DeleteFilter(hour(3), frozenset({"statement", "event"})),
-        DeleteFilter(hour(9), frozenset()),
-    ]
-    assert index.remove(Grain.WORKING, {"acme": cuts}) == 3 * WHOLE
-    assert sorted(numbers(index)) == [2, 4, 5, 6]
-
-
-_KINDS = ("turn", "statement", "preference")
-_cuts = st.builds(DeleteFilter, st.integers(0, 5).map(hour), st.none() | st.frozensets(st.sampled_from(_KINDS)))
-
-
-@given(st.lists(_cuts, max_size=3))
-def test_a_condition_selects_the_rows_of_its_filters(cuts: list[DeleteFilter]) -> None:
-    found = [(hour(number), kind) for number in range(6) for kind in _KINDS]
-    table = pa.table({"period": [key for key, _ in found], "kind": [kind for _, kind in found]})
-    selected = duckdb.from_arrow(table).filter(condition(cuts)).fetchall()
-    assert set(selected) == {
-        (key, kind)
-        for key, kind in found
-        if any(key <= cut.through and (cut.kinds is None or kind in cut.kinds) for cut in cuts)
-    }
-
-
-def test_values_of_a_filter_are_escaped() -> None:
-    assert (
-        condition([DeleteFilter("a' OR true --", frozenset({"b'"}))])
-        == "(period <= 'a'' OR true --' AND kind IN ('b'''))"
-    )
 
 
 def test_an_emptied_table_is_dropped_and_recreated(
@@ -143,7 +103,7 @@ def test_an_emptied_table_is_dropped_and_recreated(
     first = reader.version(ACME)
     assert reader.is_large(ACME)
     assert numbers(reader) == {0: WHOLE}
-    assert index.remove(Grain.WORKING, {"acme": [DeleteFilter(hour(5))]}) == WHOLE
+    assert index.delete(older(hour(5))) == WHOLE
     assert not index_folder(root, ACME, is_large=True).exists()
     for one in (index, reader):
         assert numbers(one) == {}
@@ -167,7 +127,7 @@ def test_a_recreated_table_has_a_different_version(
     reader = VectorIndex(Storage(root))
     fill(index, 0)
     first = reader.version(ACME)
-    index.remove(Grain.WORKING, {"acme": [DeleteFilter(hour(5))]})
+    index.delete(older(hour(5)))
     fill(index, 7)
     assert reader.version(ACME) != first
     assert numbers(reader) == {7: WHOLE}
@@ -399,7 +359,7 @@ def test_a_write_to_a_table_being_dropped_is_not_lost(
         return Path(storage.locate(path)).exists()
 
     monkeypatch.setattr(Storage, "has", overtaken)
-    dropper.remove(Grain.WORKING, {"acme": [DeleteFilter(hour(0))]})
+    dropper.delete(older(hour(0)))
     writing[0].join()
     assert numbers(VectorIndex(Storage(root))) == {9: WHOLE}
 
@@ -412,7 +372,7 @@ def _churn(root: str, done: Callable[[], bool], seconds: float) -> None:
     while not done() and time.monotonic() < until:
         fill(index, *range(2, 5), word=f"text{number}", digest=str(number))
         fill(index, 0, scope=SALES)
-        index.remove(Grain.WORKING, {"acme": [DeleteFilter(hour(3))], "beta": [DeleteFilter(hour(0))]})
+        index.delete(f"({older(hour(3))}) OR ({older(hour(0), 'beta')})")
         index.purge([ACME])
         number += 1
 
