@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from dataclasses import field as dataclass_field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 TEXT = pa.string()
 TEXTS = pa.list_(pa.string())
@@ -91,22 +91,23 @@ class TableSpec:
     """
 
     name: str
-    schema: pa.Schema
+    columns: InitVar[Iterable[pa.Field]]
     partition_by: tuple[str, ...]
     order_by: tuple[str, ...] = ("id",)
     not_compared: tuple[str, ...] = ()
+    schema: pa.Schema = dataclass_field(init=False)
     texts: Mapping[str, Holds] = dataclass_field(init=False, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, columns: Iterable[pa.Field]) -> None:
         texts: dict[str, Holds] = {}
         stored = []
-        for column in self.schema:
+        for column in columns:
             metadata = dict(column.metadata or {})
             holds = Holds(metadata.pop(_HOLDS, b"words").decode())
             texts |= {column.name: holds} if has_texts(column.type) else {}
             stored.append(column.with_metadata(metadata) if metadata else column)
         object.__setattr__(self, "texts", texts)
-        object.__setattr__(self, "schema", pa.schema(stored, metadata=self.schema.metadata))
+        object.__setattr__(self, "schema", pa.schema(stored))
 
     @property
     def has_parts(self) -> bool:
