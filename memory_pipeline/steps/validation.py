@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+import polars as pl
 
 from memory_pipeline.domain.text.recalled_text import mark, without_recalled
 from memory_pipeline.errors import QualityError
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.periods import Grain
@@ -67,26 +67,24 @@ def validate_rows(grain: Grain, rows: pa.Table, old: pa.Table) -> None:
 
 def faults(rows: pa.Table, old: pa.Table) -> list[RowIssue]:
     """Return the issues of rows, by check and partition; see :func:`validate_rows`."""
-    changed = pc.invert(pc.and_(_among(rows["id"], old["id"]), _among(rows["digest"], old["digest"])))
-    is_changed = np.asarray(changed.to_numpy(zero_copy_only=False), np.bool_)
+    frame, before = _frame(rows), _frame(old)
+    is_changed = ~(frame["id"].is_in(before["id"].implode()) & frame["digest"].is_in(before["digest"].implode()))
     issues = []
-    for check, fails in _failing(rows).items():
+    for check, fails in _failing(frame).items():
         wrong = fails if check == "unique_ids" else fails & is_changed
-        if wrong.any():
-            ids: dict[str, list[str]] = {}
-            offenders = rows.select(["period", "id"]).filter(pa.array(wrong))
-            for period, identifier in zip(*(offenders[name].to_pylist() for name in ("period", "id")), strict=True):
-                ids.setdefault(period, []).append(identifier)
-            issues += [RowIssue(check, period, tuple(of_period)) for period, of_period in sorted(ids.items())]
+        offenders = frame.filter(wrong).group_by("period", maintain_order=True).agg("id").sort("period")
+        issues += [RowIssue(check, period, tuple(ids)) for period, ids in offenders.iter_rows()]
     return issues
 
 
 def are_sound(rows: pa.Table) -> NDArray[np.bool_]:
     """Return a mask of the valid rows of ``facts`` or ``summaries``. The others must be recomputed."""
-    wrong = _in_other_partition(rows)
-    for each in _failing(rows).values():
+    frame = _frame(rows)
+    named = frame["id"].str.extract("^[^:]*:(.*):[^:]*$")
+    wrong = named.ne_missing(frame["period"])
+    for each in _failing(frame).values():
         wrong |= each
-    return ~wrong
+    return (~wrong).to_numpy()
 
 
 def is_recalled(text: str) -> bool:
@@ -94,60 +92,29 @@ def is_recalled(text: str) -> bool:
     return without_recalled(text) is not text
 
 
-def _failing(rows: pa.Table) -> dict[str, NDArray[np.bool_]]:
-    wrong = {"unique_ids": _duplicate(rows["id"]), "fed_back_recall": _recalled(rows["content"])}
-    if "key_points" in rows.column_names:
-        wrong["empty_summaries"] = _empty(rows)
+def _frame(rows: pa.Table) -> pl.DataFrame:
+    columns = ["id", "period", "digest", "content", "key_points", "source_ids"]
+    return pl.DataFrame(pl.from_arrow(rows.select([name for name in columns if name in rows.column_names])))
+
+
+def _failing(rows: pl.DataFrame) -> dict[str, pl.Series]:
+    """Return masks of the rows that fail, by check."""
+    # Few texts contain the name, and parsing blocks is slow.
+    suspects = rows["content"].str.contains(f"(?i){RECALLED_NAME}")
+    recalled = [found and is_recalled(text) for found, text in zip(suspects, rows["content"], strict=True)]
+    wrong = {"unique_ids": rows["id"].is_duplicated(), "fed_back_recall": pl.Series(recalled, dtype=pl.Boolean)}
+    if "key_points" in rows.columns:
+        wrong["empty_summaries"] = (rows["content"].str.strip_chars() == "") | (rows["key_points"].list.len() == 0)
         wrong["orphaned_sources"] = _orphaned(rows)
     return wrong
 
 
-def _duplicate(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
-    found = np.zeros(len(ids), np.bool_)
-    if pc.count_distinct(ids).as_py() < len(ids):
-        encoded = ids.combine_chunks().dictionary_encode().indices.to_numpy()
-        found = np.bincount(encoded)[encoded] > 1
-    return found
-
-
-def _in_other_partition(rows: pa.Table) -> NDArray[np.bool_]:
-    named = pc.replace_substring_regex(rows["id"], r"^[^:]*:(.*):[^:]*$", r"\1")
-    return np.asarray(pc.not_equal(named, rows["period"]).to_numpy(zero_copy_only=False), np.bool_)
-
-
-def _recalled(contents: pa.ChunkedArray) -> NDArray[np.bool_]:
-    found = np.zeros(len(contents), np.bool_)
-    # Few texts contain the name, and parsing blocks is slow.
-    suspects = pc.match_substring(contents, RECALLED_NAME, ignore_case=True).to_numpy()
-    for row in np.flatnonzero(suspects):
-        found[row] = is_recalled(contents[row].as_py())
-    return found
-
-
-def _empty(rows: pa.Table) -> NDArray[np.bool_]:
-    blank = pc.equal(pc.utf8_trim_whitespace(rows["content"]), "")
-    return np.asarray(pc.or_(blank, pc.equal(pc.list_value_length(rows["key_points"]), 0)).to_numpy(), np.bool_)
-
-
-def _orphaned(rows: pa.Table) -> NDArray[np.bool_]:
+def _orphaned(rows: pl.DataFrame) -> pl.Series:
     """Return a mask of the summaries with a point that cites nothing, or a source outside the summary's sources."""
-    found = np.zeros(rows.num_rows, np.bool_)
-    points = rows["key_points"].combine_chunks()
-    cited = pc.list_flatten(points).field("source_ids")
-    of_point = pc.list_parent_indices(points)
-    found[of_point.filter(pc.equal(pc.list_value_length(cited), 0)).to_numpy()] = True
-    of_citation = of_point.take(pc.list_parent_indices(cited))
-    sources = rows["source_ids"].combine_chunks()
-    # Prefix ids with the row number, so that one lookup serves all rows.
-    known = _numbered(pc.list_parent_indices(sources), pc.list_flatten(sources))
-    used = _numbered(of_citation, pc.replace_substring_regex(pc.list_flatten(cited), "#[0-9]+$", ""))
-    found[of_citation.filter(pc.invert(pc.is_in(used, known))).to_numpy()] = True
-    return found
-
-
-def _numbered(numbers: pa.Array, ids: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(numbers.cast(pa.string()), ids, " ")
-
-
-def _among(values: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.is_in(values, others.combine_chunks())
+    numbered = rows.with_row_index("row")
+    points = numbered.select("row", "key_points").explode("key_points").unnest("key_points")
+    citations = points.select("row", "source_ids").explode("source_ids", empty_as_null=True)
+    cited = citations.with_columns(pl.col("source_ids").str.replace("#[0-9]+$", ""))
+    known = numbered.select("row", "source_ids").explode("source_ids")
+    orphans = cited.join(known, on=["row", "source_ids"], how="anti")  # null, of no citation, equals none
+    return numbered["row"].is_in(orphans["row"].implode())
