@@ -13,6 +13,7 @@ from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.erasure.erasure_log import sentences_of
+from memory_pipeline.erasure.scanner import cites
 from memory_pipeline.lake.codec.facts import rows_to_summaries, summaries_to_rows
 from memory_pipeline.lake.schema_types import Holds
 from memory_pipeline.lake.schemas import SUMMARIES
@@ -48,7 +49,6 @@ def scrub_summaries(
     scrubbed: dict[Grain, set[str]] = {}
     lost: set[tuple[Scope, str]] = set()
     marks = ExpirationMarks.of(lake.tables)
-    fact_ids = pa.array(sorted(facts), pa.string())
     is_conversation = scanner.subject.kind is SubjectKind.CONVERSATION
     periods = with_ancestors(lake.calendar, (), {Grain.DAILY: days})
     for grain in SUMMARY_GRAINS:
@@ -59,8 +59,7 @@ def scrub_summaries(
         for rows in scanner.parts(SUMMARIES, _WITHOUT_VECTORS, keys=keys, grain=grain.value):
             matches = scanner.said(rows, SUMMARIES)
             if grain is Grain.DAILY and facts:
-                hits = pc.is_in(pc.list_flatten(rows["source_ids"]), fact_ids).to_numpy(zero_copy_only=False)
-                matches[pc.list_parent_indices(rows["source_ids"]).to_numpy()[hits.astype(np.bool_)]] = True
+                matches |= cites(rows["source_ids"], facts)
             if lost:
                 said = [{(each.scope, point.sentence) for point in each.key_points} for each in rows_to_summaries(rows)]
                 matches |= np.array([not lost.isdisjoint(each) for each in said], np.bool_)
@@ -104,9 +103,9 @@ def _scrubbed(
         return point.event_at > scanner.at or not (is_own or scanner.mentions([point.sentence, *point.entities]))
 
     points = tuple(point for point in summary.key_points if remains(point))
-    if not points:
-        return None
-    if _is_named_elsewhere(scanner, summary):
+    others = (name for name in SUMMARIES.holding(Holds.WORDS) if name not in _OF_POINTS)
+    whole = summaries_to_rows([summary])
+    if not points or any(scanner.mentioned(whole[name]).any() for name in others):
         return None
     places = [place for place, source in enumerate(summary.source_ids) if source not in facts]
     return replace(
@@ -118,12 +117,6 @@ def _scrubbed(
         source_ids=tuple(summary.source_ids[place] for place in places),
         source_digests=tuple(summary.source_digests[place] for place in places if summary.source_digests),
     )
-
-
-def _is_named_elsewhere(scanner: SubjectScanner, summary: Summary) -> bool:
-    rows = summaries_to_rows([summary])
-    others = (name for name in SUMMARIES.holding(Holds.WORDS) if name not in _OF_POINTS)
-    return any(scanner.mentioned(rows[name]).any() for name in others)
 
 
 def remark_expired(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:

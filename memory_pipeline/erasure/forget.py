@@ -54,7 +54,7 @@ from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import PROJECTIONS, key_in
 from memory_pipeline.lake.orphans import unnamed_files, unread_indices
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, IS_FACT, TABLES
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, IS_FACT, MEMORY_EVENTS, MESSAGES, TABLES
 from memory_pipeline.models.factory import stored_models
 from memory_pipeline.steps.replay import replay, with_ancestors
 from memory_pipeline.steps.scopes import groups_with, known_scopes, recompute_scopes
@@ -104,7 +104,7 @@ class ErasurePreview:
 def preview(lake: Lake, subject: Subject, now: datetime, *, sample: int = 10) -> ErasurePreview:
     """Return the subject's data in the lake. Change nothing."""
     found = find(lake, SubjectScanner(lake, subject, now), Forgotten(Tombstone.of(subject, now, secrets.token_hex(16))))
-    ids = sorted(identifier for name in ("messages", "facts", "memory_events") for identifier in _ids(found, name))
+    ids = sorted(identifier for spec in (MESSAGES, FACTS, MEMORY_EVENTS) for identifier in found.ids(spec))
     counts = counted(found) + Counter({PLACE: sum(1 for _ in entries_of(lake, subject, now))})
     return ErasurePreview(
         dict(counts),
@@ -420,7 +420,3 @@ def _left_behind(lake: Lake) -> list[str]:
         "`memory-pipeline expire` deletes them once they are an hour old"
     )
     return [text]
-
-
-def _ids(found: ScanResult, name: str) -> list[str]:
-    return [identifier for listed in found.rows.get(name, {}).values() for identifier in listed]

@@ -20,7 +20,7 @@ from memory_pipeline.lake.calls.pending_calls import PendingCalls
 from memory_pipeline.lake.codec.codec import scope_columns, scopes_of
 from memory_pipeline.lake.collections.collection import collections_of, drop_collections
 from memory_pipeline.lake.index.lance_tables import Databases, run_coroutine
-from memory_pipeline.lake.index.maintenance import rewrite
+from memory_pipeline.lake.index.maintenance import SAME_ITEM, rewrite
 from memory_pipeline.lake.schemas import (
     ACCESS_LOG,
     ANSWERS,
@@ -249,8 +249,6 @@ def remove_members(lake: Lake, scanner: SubjectScanner, found: ScanResult, log: 
 
 
 _COLUMNS = ("id", "content", "metadata")
-#: True if an item has not changed between reading and rewriting it.
-_SAME = "target.content = source.content AND target.metadata = source.metadata"
 _ITEMS_PER_COMMIT = 1_000
 
 
@@ -279,7 +277,7 @@ async def _forget(lake: Lake, databases: Databases, scanner: SubjectScanner, fol
     ids = rows.filter(pa.array(matches))["id"].to_pylist()
 
     def rewritten(table: Any) -> Awaitable[None]:
-        return rewrite(table, lake.storage, f"{folder}/{name}.lance", _SAME, {})
+        return rewrite(table, lake.storage, f"{folder}/{name}.lance", SAME_ITEM, {})
 
     for start in range(0, len(ids), _ITEMS_PER_COMMIT):
         listed = ", ".join(f"'{identifier}'" for identifier in ids[start : start + _ITEMS_PER_COMMIT])

@@ -92,10 +92,6 @@ class ScanResult:
         """Return the ids of matching rows of a table."""
         return {identifier for ids in self.rows.get(spec.name, {}).values() for identifier in ids}
 
-    def count(self, spec: TableSpec) -> int:
-        """Return the number of matching rows of a table."""
-        return sum(map(len, self.rows.get(spec.name, {}).values()))
-
 
 def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResult:
     """Search messages, facts, graph operations, memory events, the journal and the quarantine.
@@ -205,7 +201,7 @@ class SubjectScanner:
                 notes &= _bools(rows["is_edit"]) & ~whole
                 matches &= states_content | whole
             if source is not None and citing:
-                matches |= _cites(rows[source], citing)
+                matches |= cites(rows[source], citing)
             before_cutoff = pc.less_equal(rows[time], at)
             if "received_at" in rows.column_names:
                 before_cutoff = pc.or_(before_cutoff, pc.less_equal(rows["received_at"], at))
@@ -246,16 +242,14 @@ class SubjectScanner:
         """Return a mask of the rows of groups with the person among their members."""
         if not self.subject.user_ids or "users" not in rows.column_names:
             return np.zeros(rows.num_rows, np.bool_)
-        return _cites(rows["users"], self.subject.user_ids)
+        return cites(rows["users"], self.subject.user_ids)
 
     def _whole(self, rows: pa.Table) -> NDArray[np.bool_]:
         """Return a mask of the rows of a user's own memory, and of those of groups without another member."""
         own = _bools(pc.is_in(rows["identity"], self._identities))
         if "users" not in rows.column_names:
             return own
-        others = pc.invert(pc.is_in(pc.list_flatten(rows["users"]), self._ids)).to_numpy(zero_copy_only=False)
-        has_others = np.zeros(rows.num_rows, np.bool_)
-        has_others[pc.list_parent_indices(rows["users"]).to_numpy()[others.astype(np.bool_)]] = True
+        has_others = _with_any(rows["users"], ~_bools(pc.is_in(pc.list_flatten(rows["users"]), self._ids)))
         return own | (self._members(rows) & ~has_others)
 
     def has_seen(self, spec: TableSpec) -> bool:
@@ -330,10 +324,7 @@ class SubjectScanner:
         is_named = names or self._mentions.mentioned_in
         kind = column.type
         if pa.types.is_list(kind):
-            found = np.zeros(len(column), np.bool_)
-            hits = self.mentioned(pc.list_flatten(column))
-            found[pc.list_parent_indices(column).to_numpy()[hits]] = True
-            return found
+            return _with_any(column, self.mentioned(pc.list_flatten(column)))
         if pa.types.is_struct(kind):
             parts = [pc.struct_field(column, part.name) for part in kind if has_texts(part.type)]
             return np.array(np.any([self.mentioned(part) for part in parts], axis=0), np.bool_)
@@ -383,14 +374,19 @@ def _bools(values: pa.ChunkedArray) -> NDArray[np.bool_]:
     return np.array(values.to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _cites(sources: pa.ChunkedArray, ids: Collection[str]) -> NDArray[np.bool_]:
+def cites(sources: pa.ChunkedArray, ids: Collection[str]) -> NDArray[np.bool_]:
+    """Return a mask of the ids, or lists of ids, with one of `ids`."""
     known = pa.array(sorted(ids), pa.string())
     if pa.types.is_string(sources.type):
         return _bools(pc.is_in(sources, known))
-    cites = np.zeros(len(sources), np.bool_)
-    hits = _bools(pc.is_in(pc.list_flatten(sources), known))
-    cites[pc.list_parent_indices(sources).to_numpy()[hits]] = True
-    return cites
+    return _with_any(sources, _bools(pc.is_in(pc.list_flatten(sources), known)))
+
+
+def _with_any(lists: pa.ChunkedArray, hits: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return a mask of the lists with an element of which `hits`, a mask of all elements, is true."""
+    found = np.zeros(len(lists), np.bool_)
+    found[pc.list_parent_indices(lists).to_numpy()[hits]] = True
+    return found
 
 
 def hex_of(identifier: str) -> str:
