@@ -341,12 +341,12 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, *, everywhere:
 
 
 def _clear_journal(lake: Lake, subject: Subject, scopes: Collection[Scope]) -> None:
-    """Delete marks and unfinished files of the subject's own scopes in the journal."""
+    """Delete acknowledgements and unfinished files of the subject's own scopes in the journal."""
     folders = set(lake.storage.folders("journal/pending"))
     for scope in scopes:
         folder = folder_of(scope)
         if subject.owns(scope) and folder.rpartition("/")[2] in folders:
-            lake.journal.delete_stale_marks(scope)
+            lake.journal.delete_acknowledgements(folder)
             _remove_unfinished(lake, folder)
     lake.storage.prune("journal/pending")
 

@@ -3,14 +3,14 @@
 ::
 
     journal/pending/{scope}/{hours}__{ulid}.jsonl           one write, one record per line
-    journal/pending/{scope}/{digest}.{first}.{last}.done    a mark: acknowledged hours of a file
+    journal/pending/{scope}/{digest}.{first}.{last}.done    acknowledged hours of a file
     journal/pending/{scope}/{id}.access.json                a grant or a revoke; see :mod:`memory_pipeline.lake.access`
     journal/quarantine/{digest}.json                        a rejected record and the reason
 
 ``{scope}`` is the beginning of the workspace's and the agent's id, to be read by people, and the key of the scope. It
 names no user. A record is a message, an edit of the graph, or an event of a durable memory. A file holds one whole
 write, whatever hours it spans, so writes are atomic. An hour of a file is acknowledged when its rows can be found in
-the index. A file is deleted when all its hours are acknowledged. Until then, marks (empty files next to it) list the
+the index. A file is deleted when all its hours are acknowledged. Until then, empty files next to it list the
 acknowledged hours.
 
 ``{hours}`` is the first hour, then the number of hours from each to the next: ``2024-01-15T08.1.23`` is 08:00 and 09:00
@@ -60,7 +60,7 @@ _MAX_HOURS_NAME = 150
 #: Replaces hours that do not fit in a file name.
 _MORE = "more"
 _GAP = re.compile(r"[1-9][0-9]{0,6}")
-_DONE = re.compile(r"(?P<mark>[0-9a-f]{32})\.(?P<first>[^.]+)\.(?P<last>[^.]+)\.done")
+_DONE = re.compile(r"(?P<file>[0-9a-f]{32})\.(?P<first>[^.]+)\.(?P<last>[^.]+)\.done")
 #: The hour of a record as the journal writes it. Quotes inside a record's text would be escaped, so none match.
 _HOUR_OF_LINE = re.compile(rb'"timestamp": "(\d{4}-\d\d-\d\dT\d\d):[0-9:.]*\+00:00"')
 _HOUR = timedelta(hours=1)
@@ -245,8 +245,8 @@ class Journal:
         for file in files:
             if acknowledged is not None and file not in done:
                 for first, last in _spans(file.hours, acknowledged):
-                    path = f"{file.folder}/{_mark(file.path)}.{first}.{last}.done"
-                    # A mark lost in a power cut is written again when its hours are recomputed.
+                    path = f"{file.folder}/{digest(file.path)}.{first}.{last}.done"
+                    # One that is lost in a power cut is written again when its hours are recomputed.
                     self._storage.create(path, b"", durable=False)
         folders = {file.folder for file in files if len(file.hours) > 1}
         for folder in folders:
@@ -255,18 +255,16 @@ class Journal:
             done |= {file for file in files if file.folder == folder and not _left(file.hours, spans, file.path)}
         self._storage.delete(sorted(file.path for file in done))
         for folder in folders:
-            self._delete_stale_marks(folder)
+            self.delete_acknowledgements(folder)
         # Removes empty folders, so that listings skip inactive agents.
         self._storage.leave({file.folder for file in done})
 
-    def delete_stale_marks(self, scope: Scope) -> None:
-        """Delete a scope's marks that belong to deleted files."""
-        self._delete_stale_marks(folder_of(scope))
-
-    def _delete_stale_marks(self, folder: str) -> None:
+    def delete_acknowledgements(self, folder: str) -> None:
+        """Delete what says which hours of deleted files in a scope's folder are acknowledged."""
         paths = [entry.path for entry in self._list(folder)]
-        current = {_mark(path) for path in paths}
-        self._storage.delete(path for path in paths if (mark := _mark_of(path)) and mark not in current)
+        current = {digest(path) for path in paths}
+        matches = ((path, _DONE.fullmatch(path.rpartition("/")[2])) for path in paths)
+        self._storage.delete(path for path, match in matches if match and match["file"] not in current)
 
     def scope_of(self, file: JournalFile) -> Scope | None:
         """Return the scope of a file; None if none of its records is valid."""
@@ -372,27 +370,17 @@ def folder_of(scope: Scope) -> str:
     return f"{_PENDING}/{folder_name(scope)}"
 
 
-def _mark(path: str) -> str:
-    """Return the name prefix of a file's marks."""
-    return digest(path)
-
-
-def _mark_of(path: str) -> str | None:
-    match = _DONE.fullmatch(path.rpartition("/")[2])
-    return match and match["mark"]
-
-
 def _acknowledged(entries: Iterable[FileInfo]) -> dict[str, list[tuple[str, str]]]:
-    """Return the acknowledged spans of hours (first, last), by the name prefix of their marks."""
+    """Return the acknowledged spans of hours (first, last), by the digest of their file's path."""
     spans: dict[str, list[tuple[str, str]]] = {}
     for entry in entries:
         if match := _DONE.fullmatch(entry.path.rpartition("/")[2]):
-            spans.setdefault(match["mark"], []).append((match["first"], match["last"]))
+            spans.setdefault(match["file"], []).append((match["first"], match["last"]))
     return spans
 
 
 def _left(hours: Sequence[Period], spans: Mapping[str, Sequence[tuple[str, str]]], path: str) -> tuple[Period, ...]:
-    done = spans.get(_mark(path), ()) if spans else ()
+    done = spans.get(digest(path), ()) if spans else ()
     return tuple(hour for hour in hours if not any(first <= hour.key <= last for first, last in done))
 
 

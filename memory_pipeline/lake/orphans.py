@@ -70,8 +70,14 @@ def vacuum(
         raise InputError(f"age {shown(str(age))} is negative; expected 0 or more")
     before = now - age
     found = dict.fromkeys(_KINDS, Purged())
-    found["versions"], found["index"] = _of_index(storage, before, now, dry_run=dry_run)
-    found["partial"] = _deleted(storage, _partial(storage, now - AGE), dry_run=dry_run)
+    searched = _noted(storage, "before")
+    for files in lance_tables(storage):
+        if searched is None or files.changed_at > searched:
+            for kind, entries in zip(("versions", "index"), files.unneeded(storage, before, now), strict=True):
+                found[kind] += _deleted(storage, entries, dry_run=dry_run)
+    left = [*storage.partial(), *(entry for entry in storage.list("state") if entry.path.startswith(_LOOKS))]
+    left = [entry for entry in left if entry.modified_at < now - AGE]
+    found["partial"] = _deleted(storage, left, dry_run=dry_run)
     found["claims"] = _claims(storage, now, dry_run=dry_run)
     found["uploads"] = Purged(len(storage.abandoned_uploads(now - AGE, abort=not dry_run)))
     for folder in ("tables", "marts"):
@@ -129,22 +135,6 @@ def _deleted(storage: Storage, entries: list[FileInfo], *, dry_run: bool) -> Pur
     if not dry_run:
         storage.delete(entry.path for entry in entries)
     return Purged(len(entries), sum(entry.size for entry in entries))
-
-
-def _of_index(storage: Storage, before: datetime, now: datetime, *, dry_run: bool) -> tuple[Purged, Purged]:
-    looked = _noted(storage, "before")
-    versions, unnamed = Purged(), Purged()
-    for files in lance_tables(storage):
-        if looked is None or files.changed_at > looked:
-            old, left = files.unneeded(storage, before, now)
-            versions += _deleted(storage, old, dry_run=dry_run)
-            unnamed += _deleted(storage, left, dry_run=dry_run)
-    return versions, unnamed
-
-
-def _partial(storage: Storage, before: datetime) -> list[FileInfo]:
-    entries = [*storage.partial(), *(entry for entry in storage.list("state") if entry.path.startswith(_LOOKS))]
-    return [entry for entry in entries if entry.modified_at < before]
 
 
 def _claims(storage: Storage, now: datetime, *, dry_run: bool) -> Purged:

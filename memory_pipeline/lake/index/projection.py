@@ -27,8 +27,8 @@ _VERSION = b"memory_pipeline.version"
 APPROXIMATE_FROM = 50_000
 #: Files are merged when a table has more than this many.
 _MOST_FILES = 10
-#: Rebuild indices when this many rows, and this share (1/n), are unindexed: every read scans all of these.
-_UNINDEXED, _UNINDEXED_SHARE = 1_000, 20
+#: Rebuild indices when this many rows, and this share, are unindexed: every read scans all of these.
+_UNINDEXED, _UNINDEXED_SHARE = 1_000, 0.05
 #: The usual number of commits of one write: rows, deletions, an index.
 _COMMITS = 3
 
@@ -80,7 +80,7 @@ class Projection:
         rows = stats["num_rows"]
         known = await table.index_stats(f"{next(iter(indices))}_idx")
         unindexed = rows if known is None else known.num_unindexed_rows
-        is_due = unindexed >= max(_UNINDEXED, rows // _UNINDEXED_SHARE)
+        is_due = unindexed >= max(_UNINDEXED, rows * _UNINDEXED_SHARE)
         if is_due or (known is None and scope_in(name)):
             for column, kind in indices.items():
                 await table.create_index(column, config=index_config(kind), replace=True)
