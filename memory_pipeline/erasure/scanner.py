@@ -141,7 +141,8 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
         is_user = subject.kind is SubjectKind.AGENT or user_id in subject.user_ids
         if is_user and since <= scanner.at and scanner.matcher.is_within_reach((group.workspace_id, group.agent_id)):
             found.memberships.add((group, user_id))
-    found.access += [event for event in lake.access.all() if event.event_at <= scanner.at and scanner.shares(event)]
+    events = lake.access.among(lake.journal.entries())
+    found.access += [event for event in events if event.event_at <= scanner.at and scanner.shares(event)]
     found.scopes |= {event.scope for event in found.access if subject.owns(event.scope)}
     return found
 

@@ -18,7 +18,7 @@ from memory_pipeline.errors import InputError, LakeError
 from memory_pipeline.lake.files.strict_json import parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from memory_pipeline.domain.access import AccessState
     from memory_pipeline.domain.scopes import Scope, ScopeOf
@@ -44,7 +44,8 @@ class AccessEvents:
 
     def add(self, event: AccessEvent) -> str:
         """Write an event durably; return its id. The same event is written once."""
-        self._storage.create(self._journal.path_in(event.scope, f"{event.id}{_ENDING}"), _bytes(event))
+        data = (json.dumps(event.to_record(), ensure_ascii=False) + "\n").encode()
+        self._storage.create(self._journal.path_in(event.scope, f"{event.id}{_ENDING}"), data)
         return event.id
 
     def of(self, scope: Scope) -> list[AccessEvent]:
@@ -86,14 +87,6 @@ class AccessEvents:
         """
         return [event for scope in {target.own, target} for event in self.of(scope)]
 
-    def all(self) -> Iterator[AccessEvent]:
-        """Yield all events of the lake.
-
-        Raises:
-            LakeError: as for :meth:`among`.
-        """
-        yield from self.among(self._journal.entries())
-
     def remove(self, events: Iterable[AccessEvent]) -> None:
         """Delete events, because an agent or a user was erased."""
         self._storage.delete([self._journal.path_in(event.scope, f"{event.id}{_ENDING}") for event in events])
@@ -123,7 +116,3 @@ class AccessEvents:
 def paths_among(entries: Iterable[FileInfo]) -> tuple[str, ...]:
     """Return the paths of events of access among files of the journal. Equal paths are equal events."""
     return tuple(entry.path for entry in entries if entry.path.endswith(_ENDING))
-
-
-def _bytes(event: AccessEvent) -> bytes:
-    return (json.dumps(event.to_record(), ensure_ascii=False) + "\n").encode()

@@ -86,22 +86,14 @@ class Members:
             group = self._scope_of(one["workspace_id"], one["agent_id"], one["identity"])
             yield group, one["user_id"], datetime.fromisoformat(one["timestamp"])
 
-    def damaged(self) -> dict[str, str]:
-        """Return the files that are missing or invalid, with the reasons."""
-        return {path: why for path, (why, _) in self._faults().items()}
-
-    def recoverable(self) -> set[str]:
-        """Return the damaged files of which there is a copy in the other list."""
-        return {path for path, (_, data) in self._faults().items() if data is not None}
-
     def mend(self) -> None:
         """Write missing and invalid files again, of which there is a copy in the other list."""
-        for path, (_, data) in self._faults().items():
+        for path, (_, data) in self.damaged().items():
             if data is not None:
                 self._storage.write(path, data)
 
-    def _faults(self) -> dict[str, tuple[str, bytes | None]]:
-        """Return the reason for each missing or invalid file, with its content if it is known."""
+    def damaged(self) -> dict[str, tuple[str, bytes | None]]:
+        """Return the reason for each missing or invalid file, and its content, if the other list has a copy."""
         wanted: dict[str, bytes] = {}
         for folder in (_GROUPS, _USERS):
             for path, one in self._read(folder):

@@ -75,9 +75,8 @@ def damaged_small_files(lake: Lake) -> Iterator[Damage]:
         yield _small(name, path, why, losses[name])
     for path, why in lake.access.damaged().items():
         yield _small("grant", path, why, f"a grant or a revoke; {_LEFT}")
-    recoverable = lake.members.recoverable()
-    for path, why in lake.members.damaged().items():
-        yield _small("member", path, why, "" if path in recoverable else f"a membership; {_LEFT}")
+    for path, (why, copy) in lake.members.damaged().items():
+        yield _small("member", path, why, f"a membership; {_LEFT}" if copy is None else "")
     for path, why in lake.calls.damaged().items():
         yield _small("answer", path, f"{why}; the model is asked again, and the cost is not counted")
     for path, why in lake.index.damaged().items():
