@@ -167,6 +167,8 @@ class AccessLog:
             if len(rows) < _MOST_ROWS:
                 rows.append({"grant_ids": [], "level": None, **row})
         if is_first:
+            atexit.unregister(_write_all)
+            atexit.register(_write_all)  # again: what is registered last runs first, so before connections are closed
             timer = threading.Timer(_DELAY, _write, place)
             timer.daemon = True
             try:
@@ -278,7 +280,6 @@ def _write(process: int, uri: str) -> None:
         _log.warning("%d rows of the log of access are lost: %s: %s", len(rows), type(error).__name__, error)
 
 
-@atexit.register
 def _write_all() -> None:
     for process, uri in list(_WAITING):
         if process == os.getpid():
