@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -72,7 +71,7 @@ class Expiring:
     spec: TableSpec
     classes: tuple[RetentionClass, ...]
     grain: Grain = Grain.WORKING
-    fixed: Mapping[str, str] = MappingProxyType({})
+    fixed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
