@@ -26,7 +26,7 @@ from memory_pipeline.lake.index.index_rows import rows_to_index
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, LedgerEntry, index_asset, table_asset
 from memory_pipeline.steps.group import by_period
-from memory_pipeline.steps.results import RowDigests, marks_of
+from memory_pipeline.steps.results import RowDigests, digests_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -228,10 +228,10 @@ def _enter(lake: Lake, grain: Grain, rows: pa.Table, periods: list[Period], fine
         below = grain.finer or Grain.WORKING
         keys = sorted(set(finer["period"].to_pylist()))
         for period, part in by_period(finer, [Period(below, key) for key in keys]).items():
-            inputs[lake.calendar.ancestor(period, grain)].append(marks_of(part).combined)
+            inputs[lake.calendar.ancestor(period, grain)].append(digests_of(part).combined)
     entries = []
     for period, part in by_period(rows, periods).items():
-        made, agents = marks_of(part).combined, len(set(part["agent_id"].to_pylist()))
+        made, agents = digests_of(part).combined, len(set(part["agent_id"].to_pylist()))
         entries.append(
             LedgerEntry(
                 table_asset(grain), period.key, RowDigests.of(*inputs[period]).combined, made, part.num_rows, agents

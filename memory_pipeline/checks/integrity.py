@@ -141,7 +141,7 @@ def _partition(spec: TableSpec, keys: Mapping[str, object]) -> str:
     return " ".join([spec.name, *(str(keys[column]) for column in spec.partition_by)])
 
 
-_MARKS = ["period", "id", "digest", "embed_model"]
+_COMPARED = ["period", "id", "digest", "embed_model"]
 
 
 def index_differences(grain: Grain) -> Check:
@@ -149,7 +149,7 @@ def index_differences(grain: Grain) -> Check:
 
     def conclude(context: CheckContext, seen: list[pl.DataFrame]) -> Offences:
         rows = pl.concat(seen)
-        indexed = context.lake.index.scan_all(grain, context.keys(grain), [*SCOPE_COLUMNS, *_MARKS])
+        indexed = context.lake.index.scan_all(grain, context.keys(grain), [*SCOPE_COLUMNS, *_COMPARED])
         names = _uneven(rows, pl.DataFrame(pl.from_arrow(indexed)), "period").sort([*SCOPE_COLUMNS, "period"])
         agents = pl.concat([rows.select(SCOPE_COLUMNS), pl.DataFrame(pl.from_arrow(indexed)).select(SCOPE_COLUMNS)])
         return Offences.of(scope_names(names, "period"), {"rows": len(rows), "agents": agents.unique().height})
@@ -160,7 +160,7 @@ def index_differences(grain: Grain) -> Check:
         AGAIN,
         description=f"The index is in sync with {table_asset(grain)}.",
         place=ROWS_OF_GRAIN[grain],
-        columns=(*SCOPE_COLUMNS, *_MARKS),
+        columns=(*SCOPE_COLUMNS, *_COMPARED),
         conclude=conclude,
     )(_whole)
 

@@ -33,7 +33,7 @@ from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.embed import vectors_in, with_vectors
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
 from memory_pipeline.steps.lost_rows import has_lost, lost_rows
-from memory_pipeline.steps.results import PartitionResult, RowDigests, marks_of, unfinished_rows
+from memory_pipeline.steps.results import PartitionResult, RowDigests, digests_of, unfinished_rows
 from memory_pipeline.steps.validation import are_sound, validate_rows
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _results(
             asset=table_asset(hour.grain),
             period=hour,
             input_digest=RowDigests(inputs[hour]).combined,
-            output_digest=marks_of(facts).combined,
+            output_digest=digests_of(facts).combined,
             rows=facts.num_rows,
             agents=agents_in(facts),
             messages=len(inputs[hour]),

@@ -28,7 +28,7 @@ from memory_pipeline.lake.codec.graph import (
 )
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, OPERATIONS
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET
-from memory_pipeline.steps.folding import Fold, Folded, Synced, marks_by_scope, without
+from memory_pipeline.steps.folding import Fold, Folded, Synced, values_by_scope, without
 from memory_pipeline.steps.group import by_scope, scopes_in
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class GraphFold(Fold):
     asset = GRAPH_ASSET
     records = GRAPH_OPERATIONS
     evidence = "evidence_id"
-    mark = "digest"
+    covered = "digest"
     columns = tuple(OPERATIONS.schema.names)
     project = staticmethod(operations_to_project)
 
@@ -116,7 +116,7 @@ class GraphFold(Fold):
             vocabulary = self._configuration.vocabulary(scope)
             triples[scope] = fold_operations(scope, rows_to_operations(own), vocabulary)
         new = triples_to_rows(triples).cast(self.stored.schema)
-        digests = defaultdict(list, marks_by_scope(new, "digest"))
+        digests = defaultdict(list, values_by_scope(new, "digest"))
         for scope, rows in unchanged.items():
             digests[scope.key] += rows["digest"].to_pylist()
         states = {

@@ -78,7 +78,7 @@ _ORDER = [
     ("id", "ascending"),
 ]
 #: The columns of ``memories`` that decide which of them events may change.
-_MARKS = ("id", "version", "digest", "memory_id", "is_newest", "match_keys", "superseded_by", *STATE_COLUMNS)
+_COMPARED = ("id", "version", "digest", "memory_id", "is_newest", "match_keys", "superseded_by", *STATE_COLUMNS)
 #: Maximum number of events that are in memory at a time, unless one scope has more.
 _EVENTS_AT_ONCE = 50_000
 
@@ -93,7 +93,7 @@ class MemoryFold(Fold):
     asset = MEMORIES_ASSET
     records = MEMORY_EVENTS
     evidence = "evidence"
-    mark = "id"
+    covered = "id"
     columns = ("id", *SCOPE_COLUMNS, "period", "digest")
     project = staticmethod(events_projected)
 
@@ -191,13 +191,13 @@ class MemoryFold(Fold):
 
     def _later_events(self, scopes: Collection[Scope], orders: Mapping[Scope, pa.Table]) -> dict[Scope, _LaterEvents]:
         """Return the scopes with only later events: their stored memories are the complete fold of all other events."""
-        marks = self.stored.read(scopes, _MARKS)
-        is_state = pc.equal(marks["version"], 0)
-        stored = marks.filter(pc.invert(is_state))
+        compared = self.stored.read(scopes, _COMPARED)
+        is_state = pc.equal(compared["version"], 0)
+        stored = compared.filter(pc.invert(is_state))
         stored_of, nothing = by_scope(stored), stored.slice(0, 0)
         return {
             scope: later
-            for scope, state in fold_states(marks.filter(is_state)).items()
+            for scope, state in fold_states(compared.filter(is_state)).items()
             if scope in orders
             and (later := _LaterEvents.of(orders[scope], state, stored_of.get(scope, nothing))) is not None
         }

@@ -26,7 +26,7 @@ from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import agents_in, by_period, by_scope, scopes_in
-from memory_pipeline.steps.results import NO_ROWS, PartitionResult, RowDigests, marks_of
+from memory_pipeline.steps.results import NO_ROWS, PartitionResult, RowDigests, digests_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -68,7 +68,7 @@ class Fold(ABC):
         asset: name in Dagster.
         records: the table of records by hour.
         evidence: its column with the source messages.
-        mark: the column of the sources that a state covers.
+        covered: the column of the sources that a state covers.
         columns: those of the sources that :meth:`folded` needs of a change.
         project: returns records as sources.
         sources, stored: the projections.
@@ -77,7 +77,7 @@ class Fold(ABC):
     asset: ClassVar[str]
     records: ClassVar[TableSpec]
     evidence: ClassVar[str]
-    mark: ClassVar[str]
+    covered: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
     project: Callable[[pa.Table], pa.Table]
 
@@ -164,7 +164,7 @@ class Fold(ABC):
             PartitionResult(
                 asset=self.asset,
                 period=hour,
-                input_digest=marks_of(rows).combined,
+                input_digest=digests_of(rows).combined,
                 output_digest=_digest(after[hour]),
                 rows=after[hour].num_rows,
                 agents=agents_in(after[hour]),
@@ -252,10 +252,10 @@ class Fold(ABC):
         scopes = list(scopes)
         if not scopes:
             return set()
-        sources = marks_by_scope(self.sources.read(scopes, ("scope", self.mark)), self.mark)
+        sources = values_by_scope(self.sources.read(scopes, ("scope", self.covered)), self.covered)
         stored = self.stored.read(scopes, ("scope", "digest", "source_digest"))
         is_fact = pc.is_null(stored["source_digest"])
-        rows, states = marks_by_scope(stored.filter(is_fact), "digest"), stored.filter(pc.invert(is_fact))
+        rows, states = values_by_scope(stored.filter(is_fact), "digest"), stored.filter(pc.invert(is_fact))
         state_of = dict(zip(states["scope"].to_pylist(), states["source_digest"].to_pylist(), strict=True))
         return {
             scope
@@ -280,7 +280,7 @@ def without(rows: pa.Table, others: pa.Table) -> pa.Table:
     return rows.filter(pc.invert(pc.is_in(rows["digest"], others["digest"].combine_chunks())))
 
 
-def marks_by_scope(rows: pa.Table, column: str) -> dict[str, list[str]]:
+def values_by_scope(rows: pa.Table, column: str) -> dict[str, list[str]]:
     """Return the ids or digests of rows by the key of their scope."""
     groups = pl.DataFrame(pl.from_arrow(rows.select(["scope", column]))).group_by("scope").agg(column)
     return dict(groups.iter_rows())

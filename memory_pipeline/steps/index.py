@@ -15,7 +15,7 @@ from memory_pipeline.lake.index.index_rows import rows_to_index
 from memory_pipeline.lake.schemas import table_of
 from memory_pipeline.lake.tables.ledger import index_asset
 from memory_pipeline.steps.group import agents_in, by_period
-from memory_pipeline.steps.results import PartitionResult, marks_of
+from memory_pipeline.steps.results import PartitionResult, digests_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
 
 #: The columns that show whose a row is, and whether it has changed.
-_MARKS = ("id", *SCOPE_COLUMNS, "period", "digest", "embed_model")
+_COMPARED = ("id", *SCOPE_COLUMNS, "period", "digest", "embed_model")
 #: Up to so many rows are read at once.
 _ROWS_AT_ONCE = 20_000
 #: Maximum number of attempts if the table keeps changing.
@@ -49,7 +49,7 @@ def index_periods(
         # A row that is indexed after this belongs to another run.
         removable = lake.index.ids(grain, periods, shard)
         state = lake.tables.state(spec, keys, shard, **fixed)
-        rows = lake.tables.read(spec, keys, columns=_MARKS, shard=shard, **fixed)
+        rows = lake.tables.read(spec, keys, columns=_COMPARED, shard=shard, **fixed)
         project = _projection(lake, grain, rows, dimension, shard)
         written |= lake.index.replace(grain, periods, rows, shard=shard, removable=removable, project=project)
         if lake.tables.state(spec, keys, shard, **fixed) == state:
@@ -60,14 +60,14 @@ def index_periods(
         PartitionResult(
             asset=index_asset(grain),
             period=period,
-            input_digest=marks,
-            output_digest=marks,  # the index has the same rows as its table
+            input_digest=combined,
+            output_digest=combined,  # the index has the same rows as its table
             rows=part.num_rows,
             agents=agents_in(part),
             changed=period.key in written,
         )
         for period, part in by_period(rows, periods).items()
-        for marks in [marks_of(part).combined]
+        for combined in [digests_of(part).combined]
     ]
 
 

@@ -55,7 +55,7 @@ class RowDigests:
 NO_ROWS = RowDigests().combined
 
 
-def marks_of(rows: pa.Table) -> RowDigests:
+def digests_of(rows: pa.Table) -> RowDigests:
     """Return the digests of rows of ``facts`` or ``summaries``. Vectors count by the name of their model."""
     models = pc.fill_null(rows["embed_model"], "None")
     return RowDigests(pc.binary_join_element_wise(rows["digest"], models, "/").to_pylist())

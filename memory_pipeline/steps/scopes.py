@@ -90,10 +90,10 @@ def _changed(lake: Lake, active: pl.DataFrame) -> pa.Table:
     scopes = [Scope(*ids) for ids in active.select(SCOPE_COLUMNS).iter_rows()]
     stored = lake.scopes.read(scopes, (*_ROW, "digest"))
     rows = _to_rows(lake, _united([active, pl.DataFrame(pl.from_arrow(stored.select(_ROW)))]))
-    return rows.filter(pc.invert(pc.is_in(_mark(rows), _mark(stored))))
+    return rows.filter(pc.invert(pc.is_in(_state(rows), _state(stored))))
 
 
-def _mark(rows: pa.Table) -> pa.Array:
+def _state(rows: pa.Table) -> pa.Array:
     return pc.binary_join_element_wise(rows["scope"], rows["digest"], " ").combine_chunks()
 
 
@@ -130,6 +130,6 @@ def _to_rows(lake: Lake, scopes: pl.DataFrame) -> pa.Table:
     ]
     users = pl.Series(members, dtype=pl.List(pl.String))
     instants = pl.concat_str(pl.col("first_at", "last_at").cast(pl.Int64), separator=" ")
-    marks = pl.concat_str(instants, pl.lit(" "), pl.lit(users).list.join("\n"))
-    rows = scopes.with_columns(id="scope", users=users, digest=marks).select(SCOPES.schema.names)
+    states = pl.concat_str(instants, pl.lit(" "), pl.lit(users).list.join("\n"))
+    rows = scopes.with_columns(id="scope", users=users, digest=states).select(SCOPES.schema.names)
     return rows.to_arrow().cast(SCOPES.schema)

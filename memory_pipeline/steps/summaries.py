@@ -40,7 +40,7 @@ from memory_pipeline.steps.lost_rows import has_lost, lost_rows
 from memory_pipeline.steps.results import (
     PartitionResult,
     RowDigests,
-    marks_of,
+    digests_of,
     tokens_of,
     unfinished_rows,
 )
@@ -135,7 +135,7 @@ def read_sources(
                 has_two_days = grain is Grain.DAILY and len(lake.calendar.days_of(child)) > 1
                 parts[period].append(_within(lake.calendar, period, part) if has_two_days else part)
             if child.key not in expired:
-                sources.inputs[period] += marks_of(part)
+                sources.inputs[period] += digests_of(part)
             elif not shard:  # the entry is of all shards
                 sources.inputs[period] += RowDigests.of(expired[child.key].output_digest)
     for period in periods:
@@ -369,7 +369,7 @@ def summarize_periods(
                 asset=table_asset(grain),
                 period=period,
                 input_digest=sources.inputs[period].combined,
-                output_digest=marks_of(part).combined,
+                output_digest=digests_of(part).combined,
                 rows=part.num_rows,
                 agents=agents_in(part),
                 fallbacks=part.num_rows - part["fallback"].null_count,

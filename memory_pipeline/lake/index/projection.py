@@ -56,7 +56,7 @@ class Projection:
     vectors: str | None = None
 
     @property
-    def marks(self) -> list[str]:
+    def compared_columns(self) -> list[str]:
         """The columns by which stored and wanted rows are compared."""
         return ["scope", "id", *self.compared]
 

@@ -40,9 +40,9 @@ class RowsOfScope:
         version = self._all.version(self._scope)
         if self._known is None or version != self._version:
             # The table has rows of other scopes, too.
-            if self._known is None or _marks(self._select(["id", "digest"])) != self._known[0]:
+            if self._known is None or _states(self._select(["id", "digest"])) != self._known[0]:
                 rows = self._select([*self._columns, *({"digest"} - set(self._columns))])
-                self._known = _marks(rows), rows.select(self._columns)
+                self._known = _states(rows), rows.select(self._columns)
             self._version = version
         return self._known[1]
 
@@ -50,5 +50,5 @@ class RowsOfScope:
         return self._all.read([self._scope], columns, self._where)
 
 
-def _marks(rows: pa.Table) -> set[tuple[str, str]]:
+def _states(rows: pa.Table) -> set[tuple[str, str]]:
     return set(zip(rows["id"].to_pylist(), rows["digest"].to_pylist(), strict=True))

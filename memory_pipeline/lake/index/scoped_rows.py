@@ -70,8 +70,8 @@ class ScopedRows(ShardedRows):
             within: a condition that the compared rows, and all of `rows`, meet.
             shard: the shard to compare; all if not given.
         """
-        marks = self.make_equal(within, rows.cast(self.schema), scopes, shard)
-        return {str(mark[0]) for mark in marks}
+        states = self.make_equal(within, rows.cast(self.schema), scopes, shard)
+        return {str(state[0]) for state in states}
 
     def digests(self) -> dict[str, str]:
         """Return the digests of the rows that have what was written, by id. Tables that cannot be read are left out."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 Project = Callable[[pa.Table], pa.Table]
-_Mark = tuple[Any, ...]
+_State = tuple[Any, ...]
 
 _log = logging.getLogger(__name__)
 
@@ -231,8 +231,8 @@ class ShardTables:
         shard: int | None = None,
         removable: Collection[str] | None = None,
         project: Project = unchanged,
-    ) -> set[_Mark]:
-        """Make the rows that meet a condition equal to `rows`. Return the marks of the rows that were written.
+    ) -> set[_State]:
+        """Make the rows that meet a condition equal to `rows`. Return the states of the rows that were written.
 
         Args:
             within: the condition; every row of `rows` meets it.
@@ -243,7 +243,7 @@ class ShardTables:
                 read, rows that another run adds meanwhile stay.
             project: returns rows as they are stored. It is called for new and changed rows only, for some at a time.
         """
-        written: set[_Mark] = set()
+        written: set[_State] = set()
         await asyncio.to_thread(self.roster.refresh)
         while True:
             large = self.roster.large
@@ -273,7 +273,7 @@ class ShardTables:
         found = names.unique().to_pylist()
         return tables | {name: rows if len(found) == 1 else rows.filter(pc.equal(places, name)) for name in found}
 
-    async def _replaced(self, name: str, *how: Any) -> set[_Mark]:
+    async def _replaced(self, name: str, *how: Any) -> set[_State]:
         forget = partial(self._databases.forget, PROJECTIONS, name)
         return await retry_lance_commit(lambda: self._replace(name, *how), forget)
 
@@ -285,7 +285,7 @@ class ShardTables:
         keys: Collection[str] | None,
         removable: Collection[str] | None = None,
         project: Project = unchanged,
-    ) -> set[_Mark]:
+    ) -> set[_State]:
         table = await self._databases.table(PROJECTIONS, name)
         if table is None:
             await self._refuse_lost(name)
@@ -294,22 +294,23 @@ class ShardTables:
             table = await self._create(name, project(rows.slice(0, 0)).schema)
         is_listed = keys is not None and len(keys) <= _LISTED
         condition = f"{within} AND scope IN ({listed(keys or ())})" if is_listed else within
-        marks = self._projection.marks
-        present = _marks(await self._select(name, condition, marks, rows.slice(0, 0).select(marks)), marks)
+        columns = self._projection.compared_columns
+        found = await self._select(name, condition, columns, rows.slice(0, 0).select(columns))
+        present = _states(found, columns)
         # Another process may have dropped it as empty, which only a read shows. Listed, it would count as lost.
         if scope_in(name) is None and await self._databases.table(PROJECTIONS, name) is not None:
             await asyncio.to_thread(self.roster.add, name)
         if keys is not None and not is_listed:
-            present = {mark for mark in present if mark[0] in keys}
-        wanted = _marks(rows, marks)
+            present = {state for state in present if state[0] in keys}
+        wanted = _states(rows, columns)
         if removable is not None:
-            ids = {mark[1] for mark in wanted}
-            present = {mark for mark in present if mark[1] in ids or mark[1] in removable}
+            ids = {state[1] for state in wanted}
+            present = {state for state in present if state[1] in ids or state[1] in removable}
         differing = present ^ wanted
         if not differing:
             return set()
-        new = {mark[1] for mark in wanted - present}
-        gone = sorted({mark[1] for mark in present} - {mark[1] for mark in wanted})
+        new = {state[1] for state in wanted - present}
+        gone = sorted({state[1] for state in present} - {state[1] for state in wanted})
         version = 0
         if new:
             if missing := await self._missing(name, table):
@@ -405,27 +406,27 @@ class ShardTables:
         shard, own = self.roster.name_of(key), self.roster.own_table(key)
         condition = f"scope = '{key}'"
 
-        async def copy(table: Any) -> tuple[int, set[_Mark]]:
+        async def copy(table: Any) -> tuple[int, set[_State]]:
             await self._databases.drop(PROJECTIONS, own)  # left by a process that was killed here, or by a failed read
             version: int = await table.version()
             target = await self._databases.create(PROJECTIONS, own, await table.schema())
-            marks: set[_Mark] = set()
+            states: set[_State] = set()
             waiting: list[pa.RecordBatch] = []
             batches = await table.query().where(condition).to_batches()
             async for batch in batches:
                 waiting.append(batch)
                 if sum(each.num_rows for each in waiting) >= _UPSERTED:
-                    marks |= await add(target, waiting)
+                    states |= await add(target, waiting)
                     waiting = []
-            return version, marks | await add(target, waiting)
+            return version, states | await add(target, waiting)
 
-        async def add(target: Any, batches: list[pa.RecordBatch]) -> set[_Mark]:
+        async def add(target: Any, batches: list[pa.RecordBatch]) -> set[_State]:
             rows = pa.Table.from_batches(batches, await target.schema())
             await target.add(rows, on_bad_vectors="null")
-            return _marks(rows, self._projection.marks)
+            return _states(rows, self._projection.compared_columns)
 
         async def look(table: Any) -> tuple[int, pa.Table]:
-            query = table.query().where(condition).select(self._projection.marks)
+            query = table.query().where(condition).select(self._projection.compared_columns)
             return int(await table.version()), await query.to_arrow()
 
         count = await self._databases.read(PROJECTIONS, shard, lambda table: table.count_rows(condition), 0)
@@ -434,14 +435,14 @@ class ShardTables:
         async with self._databases.claimed(ROSTER, own):
             if own in await asyncio.to_thread(self.roster.listed):
                 return
-            nothing: tuple[int, set[_Mark]] = (0, set())
+            nothing: tuple[int, set[_State]] = (0, set())
             version, before = await self._databases.read(PROJECTIONS, shard, copy, nothing)
             table = await self._databases.table(PROJECTIONS, own)
             await self._projection.maintain(self._storage, own, table, 1)
             await asyncio.to_thread(self.roster.add, own)
-            now, marks = await self._databases.read(PROJECTIONS, shard, look, (0, pa.table({})))
+            now, states = await self._databases.read(PROJECTIONS, shard, look, (0, pa.table({})))
             if now != version:  # others have written to the shard without knowing of the new table
-                changed = {mark[1] for mark in before ^ _marks(marks, self._projection.marks)}
+                changed = {state[1] for state in before ^ _states(states, self._projection.compared_columns)}
                 within = f"id IN ({listed(changed)})"
                 later = await self._databases.read(
                     PROJECTIONS, shard, lambda table: table.query().where(within).to_arrow(), None
@@ -553,6 +554,6 @@ def owned(rows: pa.Table, scope: Scope) -> pa.Table:
     return rows
 
 
-def _marks(rows: pa.Table, names: Collection[str]) -> set[_Mark]:
+def _states(rows: pa.Table, names: Collection[str]) -> set[_State]:
     """Return the values that decide whether rows are equal."""
     return set(zip(*(rows[name].to_pylist() for name in names), strict=True))

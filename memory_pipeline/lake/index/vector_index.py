@@ -135,10 +135,10 @@ class VectorIndex(ShardedRows):
         if wanted is None or not rows.num_rows:
             return False
         other = wanted(rows)
-        marks = ["id", *_INDEX.compared]
-        known = {*zip(*(other[name].to_pylist() for name in marks), strict=True)}
-        known &= {*zip(*(rows[name].to_pylist() for name in marks), strict=True)}
-        ids = pa.array(sorted(mark[0] for mark in known), pa.string())
+        columns = ["id", *_INDEX.compared]
+        known = {*zip(*(other[name].to_pylist() for name in columns), strict=True)}
+        known &= {*zip(*(rows[name].to_pylist() for name in columns), strict=True)}
+        ids = pa.array(sorted(state[0] for state in known), pa.string())
         # Others may be written just now. The index of the words is made by rules, which may have changed.
         names = [name for name in other.column_names if name != "terms"]
         both = [part.filter(pc.is_in(part["id"], ids)).sort_by("id").select(names) for part in (rows, other)]
@@ -186,7 +186,7 @@ class VectorIndex(ShardedRows):
         """
         within = _within(grain, (period.key for period in periods))
         written = self.make_equal(within, rows, scopes, shard, removable, project)
-        return {str(mark[_INDEX.marks.index("period")]) for mark in written}
+        return {str(state[_INDEX.compared_columns.index("period")]) for state in written}
 
     def is_large(self, scope: Scope) -> bool:
         """Return whether a scope has a table of its own, with indices for :meth:`search`."""

@@ -136,9 +136,9 @@ def retry_commit(
     )
     turn = turn_at(storage, path, claims)
     # A local disk loses no answers.
-    mark = CommitToken[Any](None if storage.is_local else lambda version: storage.read(_commit_path(path, version)))
+    token = CommitToken[Any](None if storage.is_local else lambda version: storage.read(_commit_path(path, version)))
     policy = store_policy(f"table {path}", _ATTEMPTS, (CommitLostError,), lambda _: CommitConflictError(lost))
-    return retry(lambda: attempt(turn, mark), policy, turn)
+    return retry(lambda: attempt(turn, token), policy, turn)
 
 
 def _claims(storage: Storage) -> Leases:
@@ -146,10 +146,10 @@ def _claims(storage: Storage) -> Leases:
 
 
 @contextmanager
-def overtaking(storage: Storage, path: str, table: DeltaTable, mark: CommitToken[Any] | None = None) -> Iterator[None]:
+def overtaking(storage: Storage, path: str, table: DeltaTable, token: CommitToken[Any] | None = None) -> Iterator[None]:
     """Raise CommitLostError for failures caused by concurrent commits to a handle's table.
 
-    With `mark`, a commit with this mark in the log has succeeded, despite its error.
+    With `token`, a commit with this token in the log has succeeded, despite its error.
 
     Raises:
         CommitLostError: others have changed the table or purged its version, or a request failed.
@@ -159,7 +159,7 @@ def overtaking(storage: Storage, path: str, table: DeltaTable, mark: CommitToken
         with muted_panics():  # deltalake panics in a thread of its own when a disk refuses a file
             yield
     except (DeltaError, OSError) as error:
-        if mark is not None and mark.made() is not None:
+        if token is not None and token.made() is not None:
             return
         raise_of_disk(error, storage.locate(path))
         is_known = isinstance(error, CommitFailedError) or is_of_store(error)
@@ -242,7 +242,7 @@ def commit(
     spec: TableSpec,
     rows: pa.Table,
     condition: str,
-    mark: CommitToken[Any],
+    token: CommitToken[Any],
 ) -> None:
     """Replace the rows that meet a condition, in one commit on top of the handle's version.
 
@@ -263,13 +263,13 @@ def commit(
         predicate=condition,
         schema_mode="merge" if _is_older(table, spec) else None,
         writer_properties=_WRITER,
-        commit_properties=CommitProperties(custom_metadata=mark.metadata),
+        commit_properties=CommitProperties(custom_metadata=token.metadata),
         post_commithook_properties=HOOKS,
     )
 
 
 def exchange(
-    table: DeltaTable, spec: TableSpec, files: pa.Table, verdicts: Mapping[str, RowDeletion], mark: CommitToken[Any]
+    table: DeltaTable, spec: TableSpec, files: pa.Table, verdicts: Mapping[str, RowDeletion], token: CommitToken[Any]
 ) -> None:
     """Remove files from a table and add their replacements, in one commit."""
     now = time.time_ns() // 1_000_000
@@ -285,7 +285,7 @@ def exchange(
         "append",
         table.schema(),
         list(spec.stored_partitions),
-        commit_properties=CommitProperties(custom_metadata=mark.metadata),
+        commit_properties=CommitProperties(custom_metadata=token.metadata),
         post_commithook_properties=HOOKS,
     )
 

@@ -95,20 +95,20 @@ class Marts:
             CommitConflictError: other writers kept changing the same mart.
         """
 
-        def attempt(_: object, mark: CommitToken[bool]) -> Replaced:
-            return self._replace(name, rows, column, values, mark)
+        def attempt(_: object, token: CommitToken[bool]) -> Replaced:
+            return self._replace(name, rows, column, values, token)
 
         return retry_commit(self._storage, _path(name), f"mart {name}", "write it", attempt)
 
     def _replace(
-        self, name: str, rows: pa.Table, column: str | None, values: Collection[str] | None, mark: CommitToken[bool]
+        self, name: str, rows: pa.Table, column: str | None, values: Collection[str] | None, token: CommitToken[bool]
     ) -> Replaced:
         self._storage.require_creating()
         table = self._handles.latest(_path(name))
         rows = rows.replace_schema_metadata()
-        properties = CommitProperties(custom_metadata=mark.metadata)
+        properties = CommitProperties(custom_metadata=token.metadata)
         if table is None:
-            mark.expect(-1, result=True)
+            token.expect(-1, result=True)
             try:
                 write_deltalake(
                     self._storage.locate(_path(name)),
@@ -122,18 +122,18 @@ class Marts:
             except (DeltaError, OSError) as error:  # another writer is creating it, or an answer was lost
                 if not is_of_store(error) and newest(self._storage, _path(name)) is None:
                     raise
-                if not mark.made():
+                if not token.made():
                     raise CommitLostError from error
             table = DeltaTable(self._storage.locate(_path(name)), storage_options=self._storage.options)
             return Replaced(True, _paths(table) if table.version() == 0 else frozenset())
         condition = None if values is None else pc.is_in(pc.field(str(column)), pa.array(sorted(values), pa.string()))
-        with overtaking(self._storage, _path(name), table, mark):
+        with overtaking(self._storage, _path(name), table, token):
             if _holds(table, condition, rows):
                 # An attempt that seemed to fail may have written it.
-                return Replaced(bool(mark.made()), _paths(table))
+                return Replaced(bool(token.made()), _paths(table))
             listed = ", ".join(map(sql_text, sorted(values or ())))
             version = table.version()
-            mark.expect(version, result=True)
+            token.expect(version, result=True)
             write_deltalake(
                 table,
                 rows,

@@ -232,12 +232,12 @@ class Tables:
             DamagedError: files of partitions not in `remade` cannot be read; nothing was written.
         """
 
-        def attempt(turn: WriteTurn, mark: CommitToken[frozenset[str]]) -> frozenset[str]:
+        def attempt(turn: WriteTurn, token: CommitToken[frozenset[str]]) -> frozenset[str]:
             table = self._handles.writer(_path(spec), turn)
             try:
-                if (made := mark.made()) is not None:
+                if (made := token.made()) is not None:
                     return made
-                return self._written(table, spec, keys, change, frozenset(remade), shard, fixed, mark)
+                return self._written(table, spec, keys, change, frozenset(remade), shard, fixed, token)
             finally:
                 # After a lost attempt, too: opening the table anew would read its log again.
                 self._handles.give_back(_path(spec), table)
@@ -333,7 +333,7 @@ class Tables:
         remade: frozenset[str],
         shard: int | None,
         fixed: Mapping[str, str],
-        mark: CommitToken[frozenset[str]],
+        token: CommitToken[frozenset[str]],
     ) -> frozenset[str]:
         parts = _parts(shard)
         whole, damaged, kept = spec.schema.empty_table(), set[str](), None
@@ -357,9 +357,9 @@ class Tables:
         if kept is not None:
             new, parts = pa.concat_tables([new, kept]), None
         stored = self._with_parts(new, spec, by_part=shard is not None).cast(stored_schema(spec))
-        mark.expect(table.version(), changed)
-        with overtaking(self._storage, _path(spec), table, mark):
-            commit(table, spec, stored, predicate(spec, changed, fixed, parts), mark)
+        token.expect(table.version(), changed)
+        with overtaking(self._storage, _path(spec), table, token):
+            commit(table, spec, stored, predicate(spec, changed, fixed, parts), token)
         self._handles.note_write(_path(spec))
         return changed
 
@@ -397,22 +397,22 @@ class Tables:
     ) -> tuple[dict[str, int], Collection[str]]:
         """Commit the deletions that `judge` returns. Return the number of removed rows by key, and the judged files."""
 
-        def attempt(turn: WriteTurn, mark: CommitToken[Any]) -> tuple[dict[str, int], Collection[str]]:
+        def attempt(turn: WriteTurn, token: CommitToken[Any]) -> tuple[dict[str, int], Collection[str]]:
             table = self._handles.writer(_path(spec), turn)
-            if (made := mark.made()) is not None:
+            if (made := token.made()) is not None:
                 return cast("tuple[dict[str, int], Collection[str]]", made)
             files = _files(table, spec, keys, fixed)
             counts: dict[str, int] = {}
             verdicts: Mapping[str, RowDeletion] = {}
             if table is not None and files is not None and files.num_rows:
-                with overtaking(self._storage, _path(spec), table, mark):
+                with overtaking(self._storage, _path(spec), table, token):
                     verdicts = self._judged(spec, files, judge)
                     concerned = files.filter(pc.is_in(files["path"], pa.array(list(verdicts), pa.string())))
                     for path, key in zip(concerned["path"].to_pylist(), keys_of(concerned, spec), strict=True):
                         counts[key] = counts.get(key, 0) + verdicts[path].gone
                     if verdicts:
-                        mark.expect(table.version(), (counts, verdicts.keys()))
-                        exchange(table, spec, concerned, verdicts, mark)
+                        token.expect(table.version(), (counts, verdicts.keys()))
+                        exchange(table, spec, concerned, verdicts, token)
             self._handles.give_back(_path(spec), table)
             return counts, verdicts.keys()
 
