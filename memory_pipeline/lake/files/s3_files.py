@@ -17,7 +17,7 @@ from botocore.parsers import ResponseParserError
 from fsspec.asyn import sync
 from pyarrow.fs import FileInfo, FileType, FSSpecHandler, PyFileSystem
 
-from memory_pipeline.errors import ConfigurationError, LakeError, shown
+from memory_pipeline.errors import ConfigurationError, shown
 from memory_pipeline.lake.commit_retry import FailureKind, RetryPolicy, retry
 from memory_pipeline.lake.files.s3_errors import (
     BUSY,
@@ -139,14 +139,8 @@ class Bucket:
 
     def is_there(self, key: str) -> bool:
         """Return whether a file exists."""
-        try:
-            with self._asked(f"look for {self._located(key)}"):
-                self._call("head_object", Key=key)
-        except _Refused as refused:
-            if refused.code in (MISSING, "404"):  # answers to HEAD have no error code
-                return False
-            raise refused.error from None
-        return True
+        absent = (MISSING, "404")  # answers to HEAD have no error code
+        return self._do(f"look for {self._located(key)}", "head_object", accept=absent, Key=key) is not None
 
     def has(self, prefix: str) -> bool:
         """Return whether any file's key begins with `prefix`."""
@@ -186,11 +180,8 @@ class Bucket:
     def is_versioned(self) -> bool | None:
         """Return whether the bucket keeps deleted and overwritten versions; None without permission to ask."""
         try:
-            with self._asked(f"say whether {self.store.bucket} keeps old versions"):
-                answer = self._call("get_bucket_versioning")
-        except _Refused as refused:
-            if isinstance(refused.error, LakeError):
-                raise refused.error from None
+            answer = self._do(f"say whether {self.store.bucket} keeps old versions", "get_bucket_versioning")
+        except ConfigurationError:
             return None
         return bool(answer.get("Status"))  # a suspended one keeps earlier versions
 
@@ -199,22 +190,14 @@ class Bucket:
         return PyFileSystem(_Files(self))
 
     def _delete_one(self, key: str) -> None:
-        try:
-            with self._asked(f"delete {self._located(key)}"):
-                self._call("delete_object", Key=key)
-        except _Refused as refused:
-            if refused.code != MISSING:
-                raise refused.error from None
+        self._do(f"delete {self._located(key)}", "delete_object", accept=(MISSING,), Key=key)
 
     def _delete_together(self, keys: Sequence[str]) -> Sequence[str]:
         """Delete files by one request. Return those to delete one by one."""
         request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
-        try:
-            with self._asked(f"delete {len(keys)} files of {self._located('')}"):
-                answer = self._call("delete_objects", Delete=request)
-        except _Refused as refused:
-            if refused.code not in _NO_BULK:
-                raise refused.error from None
+        what = f"delete {len(keys)} files of {self._located('')}"
+        answer = self._do(what, "delete_objects", accept=_NO_BULK, Delete=request)
+        if answer is None:
             self._has_bulk = False
             return keys
         return [each["Key"] for each in answer.get("Errors", ()) if each.get("Code") != MISSING]
@@ -229,11 +212,14 @@ class Bucket:
                 return
             arguments["ContinuationToken"] = page["NextContinuationToken"]
 
-    def _do(self, what: str, method: str, **arguments: Any) -> dict[str, Any]:
+    def _do(self, what: str, method: str, *, accept: Sequence[str] = (), **arguments: Any) -> Any:
+        """Return the answer to a request; None if it is refused with one of the codes in `accept`."""
         try:
             with self._asked(what):
                 return self._call(method, **arguments)
         except _Refused as refused:
+            if refused.code in accept:
+                return None
             raise refused.error from None
 
     @contextmanager
