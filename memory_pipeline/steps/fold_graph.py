@@ -171,9 +171,9 @@ def operations_in(facts: pa.Table) -> Mapping[Scope, list[Operation]]:
     return operations
 
 
-def sync_operations(lake: Lake, keys: Iterable[str], shard: int | None = None) -> Synced:
+def sync_operations(lake: Lake, keys: Iterable[str]) -> Synced:
     """Sync the operations by scope with the records of some hours; see :meth:`Fold.sync`."""
-    return GraphFold(lake).sync(GRAPH_OPERATIONS, keys, shard)
+    return GraphFold(lake).sync(GRAPH_OPERATIONS, keys)
 
 
 def refold_graph(lake: Lake, scopes: Iterable[Scope], changed: pa.Table = _NOTHING) -> set[Scope]:

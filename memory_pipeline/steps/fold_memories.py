@@ -97,10 +97,10 @@ class MemoryFold(Fold):
     columns = ("id", *SCOPE_COLUMNS, "period", "digest")
     project = staticmethod(events_projected)
 
-    def __init__(self, lake: Lake, embedder: Embedder | None = None, known: pa.Table | None = None) -> None:
+    def __init__(self, lake: Lake, embedder: Embedder | None = None) -> None:
         super().__init__(lake, lake.events, lake.memory_rows)
         self._embedder = embedder
-        self._known = known
+        self._known: pa.Table | None = None
         self._vectors: dict[str, NDArray[np.float32]] = {}
 
     def derived(self, keys: list[str], shard: int | None) -> tuple[pa.Table, pa.Table]:  # noqa: D102  # as in the base
@@ -295,9 +295,9 @@ def fold_memories(
     return MemoryFold(lake, embedder).fold(hours, edits, shard, entries)
 
 
-def project_events(lake: Lake, spec: TableSpec, keys: Collection[str], shard: int | None = None) -> Synced:
+def project_events(lake: Lake, spec: TableSpec, keys: Collection[str]) -> Synced:
     """Sync the projection ``events`` with periods of a table of records; see :meth:`Fold.sync`."""
-    return MemoryFold(lake).sync(spec, keys, shard)
+    return MemoryFold(lake).sync(spec, keys)
 
 
 def sync_events(lake: Lake, scopes: Collection[Scope], hours: Collection[str] = ()) -> None:
@@ -309,14 +309,9 @@ def sync_events(lake: Lake, scopes: Collection[Scope], hours: Collection[str] = 
         project_events(lake, spec, keys)
 
 
-def refold_memories(
-    lake: Lake, embedder: Embedder, scopes: Iterable[Scope], known: pa.Table | None = None
-) -> set[Scope]:
-    """Fold the memories of scopes with changed events or missing vectors; see :meth:`Fold.refold`.
-
-    Vectors in `known` (content, vector, embed_model) are reused.
-    """
-    return MemoryFold(lake, embedder, known).refold(scopes)
+def refold_memories(lake: Lake, embedder: Embedder, scopes: Iterable[Scope]) -> set[Scope]:
+    """Fold the memories of scopes with changed events or missing vectors; see :meth:`Fold.refold`."""
+    return MemoryFold(lake, embedder).refold(scopes)
 
 
 def stale_scopes(lake: Lake, scopes: Collection[Scope]) -> set[Scope]:

@@ -61,10 +61,10 @@ def enter_scopes(lake: Lake, hours: Iterable[Period], shard: int | None = None) 
             lake.scopes.replace(rows, scopes_in(rows))
 
 
-def recompute_scopes(lake: Lake, scopes: Collection[Scope], since: str = "") -> None:
-    """Recompute scopes from the records, of which all are in hours from `since` on. Drop those without records."""
+def recompute_scopes(lake: Lake, scopes: Collection[Scope]) -> None:
+    """Recompute scopes from the records. Drop those without records."""
     with lake.scopes.alone():
-        lake.scopes.replace(recorded_scopes(lake, since=since, scopes=[scope.key for scope in scopes]), scopes)
+        lake.scopes.replace(recorded_scopes(lake, scopes=[scope.key for scope in scopes]), scopes)
 
 
 def drop_expired_scopes(lake: Lake) -> None:
@@ -97,16 +97,13 @@ def _state(rows: pa.Table) -> pa.Array:
     return pc.binary_join_element_wise(rows["scope"], rows["digest"], " ").combine_chunks()
 
 
-def recorded_scopes(
-    lake: Lake, where: pc.Expression | None = None, since: str = "", scopes: Collection[str] | None = None
-) -> pa.Table:
-    """Return the rows of scopes from all of their records, which are in hours from `since` on."""
+def recorded_scopes(lake: Lake, where: pc.Expression | None = None, scopes: Collection[str] | None = None) -> pa.Table:
+    """Return the rows of scopes from all of their records."""
     read = partial(lake.tables.read, damaged="skip", where=where, scopes=scopes)
     parts = []
     for spec, at in (*_ACTIVITY, (FACTS, "event_at")):
-        keys = [key for key in lake.tables.keys(spec) if key >= since]
-        parts.append(_times(read(spec, keys, columns=(*SCOPE_COLUMNS, at)), at))
-    for grain in SUMMARY_GRAINS if not since else ():
+        parts.append(_times(read(spec, columns=(*SCOPE_COLUMNS, at)), at))
+    for grain in SUMMARY_GRAINS:
         # Summaries outlive their facts.
         rows = read(SUMMARIES, columns=(*SCOPE_COLUMNS, "key_points"), grain=grain.value)
         points = pl.DataFrame(pl.from_arrow(rows)).explode("key_points").unnest("key_points").drop_nulls("event_at")

@@ -32,7 +32,6 @@ from memory_pipeline.operating_system import SharedFile, options_of_child, share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import TracebackType
 
     import duckdb
     import pyarrow as pa
@@ -80,24 +79,12 @@ class QueryResult:
     is_cut: bool
 
 
-def ask(tables: Tables, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> QueryResult:
-    """Answer one query over exactly these tables. For several queries, use a :class:`Session`.
-
-    Raises:
-        InputError: the query is refused, wrong, or took too much; the message says what to write instead.
-        LakeError: the process for queries could not be started.
-    """
-    _check_query(sql, max_rows, max_seconds)
-    with Session(tables) as session:
-        return session.ask(sql, max_rows=max_rows, max_seconds=max_seconds)
-
-
 class Session:
     """Read-only SQL over exactly the given tables, in a separate process that keeps them between queries.
 
     The tables are written once to memory that the process maps. It starts in the background, and restarts after a query
-    had to be killed. Threads may share a session; their queries run one at a time. Close it, or use `with`; otherwise
-    it ends with the interpreter.
+    had to be killed. Threads may share a session; their queries run one at a time. Close it; otherwise it ends with the
+    interpreter.
 
     Args:
         tables: by name (letters, digits and `_`), or a function that returns them, called once.
@@ -124,14 +111,6 @@ class Session:
         for name, table in provided.items():
             self._files[name] = _shared(name, table)
         self._process = _Process(self._files)
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the process and release the tables, after the running query."""

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.errors import InputError, LakeError
 from memory_pipeline.lake.sql import session as door
-from memory_pipeline.lake.sql.session import Session, ask, connect
+from memory_pipeline.lake.sql.session import QueryResult, Session, connect
 from memory_pipeline_tests.effort import IS_THOROUGH, examples
 
 if TYPE_CHECKING:
@@ -47,6 +48,12 @@ FACTS = pa.table(
 )
 
 
+def ask(tables: door.Tables, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> QueryResult:
+    """Answer one query over exactly these tables."""
+    with closing(Session(tables)) as session:
+        return session.ask(sql, max_rows=max_rows, max_seconds=max_seconds)
+
+
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with files that queries must not read."""
@@ -63,7 +70,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def session() -> Iterator[Session]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOUSE_SECRET", SECRET)
-        with Session({"facts": FACTS, "empty": FACTS.slice(0, 0)}) as opened:
+        with closing(Session({"facts": FACTS, "empty": FACTS.slice(0, 0)})) as opened:
             yield opened
 
 
@@ -665,7 +672,7 @@ def test_sessions_leave_no_files_threads_or_processes() -> None:
 
 
 def test_a_killed_process_is_restarted() -> None:
-    with Session({"facts": FACTS}) as session:
+    with closing(Session({"facts": FACTS})) as session:
         session.ask("SELECT 1")
         os.kill(door_process(session), signal.SIGKILL)
         time.sleep(0.2)
