@@ -253,7 +253,7 @@ def jsonl(files: tuple[Path, ...], **options: Unpack[_Options]) -> None:
 
     One record per line, in any order and any file. `evidence` lists the ids of the messages that answer the question.
     Write {"conversation_id": "c1", "id": "m1"} for an id that several conversations of the agent use. `now` is the
-    time of the question: messages from more than a day later are not searched. Without it, all are.
+    time of the question: later messages are not searched. Without it, all are.
     """
     from memory_pipeline.evaluation.formats import read_jsonl_set
 

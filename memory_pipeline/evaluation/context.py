@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Share of the lines of a block that may be fill.
 _FILL = 0.1
+#: Attributes of a result in the record for JSON.
+_SHOWN = ("verdict", "missing", "wrong", "lines", "fill", "tokens", "block")
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 _EXPECTED = (
     "each line must be a conversation (with messages), a prompt (with prompt, and holds or lacks), a question (with "
@@ -262,17 +264,7 @@ def context_record(results: Sequence[PromptResult]) -> dict[str, Any]:
         "overall": _figures(results),
         "kinds": {kind: _figures(one for one in results if one.prompt.kind == kind) for kind in kinds},
         "prompts": [
-            {
-                "prompt": one.prompt.text,
-                "kind": one.prompt.kind,
-                "verdict": one.verdict,
-                "missing": one.missing,
-                "wrong": one.wrong,
-                "lines": one.lines,
-                "fill": one.fill,
-                "tokens": one.tokens,
-                "block": one.block,
-            }
+            {"prompt": one.prompt.text, "kind": one.prompt.kind, **{name: getattr(one, name) for name in _SHOWN}}
             for one in results
         ],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from memory_pipeline.domain.authority import authority_of
@@ -19,7 +19,6 @@ from memory_pipeline.domain.model_calls import TextLines
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.domain.values import count_of, one_of
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.journal import TOLERANCE
 from memory_pipeline.memories.snapshot import JoinedMemories
 
 if TYPE_CHECKING:
@@ -383,14 +382,14 @@ def reference_of(text: object) -> tuple[str, int | None]:
 
 
 def until_of(now: When | None, calendar: Calendar) -> datetime | None:
-    """Return the last time that is included: `now`, with a tolerance for other clocks that are ahead.
+    """Return the last time that is included: `now` and a second, or None for the newest state.
+
+    Changes that are written at the same `now` are placed microseconds after one another.
 
     Raises:
         InputError: `now` is not a time with a zone.
     """
-    if now is None:
-        return None
-    return calendar.moment("now", now) + TOLERANCE  # events up to this far after `now` are included
+    return None if now is None else calendar.moment("now", now) + timedelta(seconds=1)
 
 
 def _recalled(rows: Rows) -> NDArray[np.bool_]:

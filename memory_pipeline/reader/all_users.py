@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Unpack
 
 import numpy as np
@@ -95,8 +94,7 @@ class AllUsersReader:
             InputError: an argument is invalid, or the query has no word.
         """
         grain, calendar = Grain.parse(grain), self._lake.calendar
-        at = datetime.now(UTC) if now is None else now
-        where = filter_of(calendar, at, filters, grain, minimum_days_ago, maximum_days_ago)
+        where = filter_of(calendar, now, filters, grain, minimum_days_ago, maximum_days_ago)
         count_of("max_results", max_results, 1, MAX_RESULTS)
         limit = count_of("offset", offset, 0, MAX_OFFSET) + max_results
         text = validate_query(query, query_text)

@@ -20,6 +20,7 @@ from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.memories.search import CHOSEN
 from memory_pipeline.models.factory import ReadingModels, reading_models
 from memory_pipeline.overlay import one_read
+from memory_pipeline.reader.packing.asked import is_small_talk
 from memory_pipeline.reader.packing.injection import MAX_PARTS, document_parts, inject, recall
 from memory_pipeline.reader.packing.items import DURABLE, InjectedContext, Source
 from memory_pipeline.reader.packing.sources import RecallRequest
@@ -113,7 +114,7 @@ class PromptReader:
         count_of("max_tokens", max_tokens, 1, MAX_TOKENS)
         at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
         check_names(filters, SearchFilters)
-        where = filter_of(self.local_calendar, at, cast("FactFilters", filters))
+        where = filter_of(self.local_calendar, now, cast("FactFilters", filters))
         count_of("hops", hops, 0, MAX_HOPS)
         floor = share_of("minimum_score", minimum_score, DEFAULT_FLOOR)
         request = RecallRequest(where, at, None if now is None else at, validate_ids("exclude", exclude), floor)
@@ -241,6 +242,9 @@ class PromptReader:
         optional_label("speaker", speaker)
         count_of("hops", hops, 0, MAX_HOPS)
         text = query_in(query)
+        last = text if isinstance(query, str) else query_in(query[-1:])
+        if last is not None and is_small_talk(last):
+            text = last
         if max_tokens is not None:
             count_of("max_tokens", max_tokens, 50, MAX_TOKENS)
         settings = self._configuration.injection(self._scope)
@@ -249,7 +253,7 @@ class PromptReader:
             return InjectedContext(left_out=len(documents), troubles={"injection": reason})
         if text is None and needs_query:
             return InjectedContext(left_out=len(documents), troubles={"injection": "query is blank"})
-        everything = filter_of(self._lake.calendar, instant, {})
+        everything = filter_of(self._lake.calendar, now, {})
         floor = share_of("minimum_score", options.get("minimum_score"), settings.minimum_score)
         request = RecallRequest(everything, instant, None if now is None else instant, excluded, floor)
         given = {"max_results": most, "max_tokens": max_tokens, "minimum_score": floor}

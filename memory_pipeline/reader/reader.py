@@ -247,8 +247,8 @@ class MemoryReader(PromptReader):
             minimum_score: leave out hits with a lower score, 0 to 1; by default none.
             offset: hits to skip, at most 10,000; 10 is the second page of 10.
             explain: add to each hit the parts of its score.
-            now: the time from which ages count, by default the current time. Summaries of periods that end later are
-                left out.
+            now: the time from which ages count, by default the current time. What was said later is left out, and
+                summaries of periods that end later. Without `now`, messages of clocks up to a day ahead are found.
             sources: some of ``turns`` (what was said, the default), ``memories`` (durable memories) and ``contexts``
                 (their entries), or ``all``. Hits of all sources are ranked in one list. If a message and the memory
                 made of it both match, the message is returned. Memories and entries need a query and the working grain.
@@ -263,7 +263,7 @@ class MemoryReader(PromptReader):
         """
         grain = Grain.parse(grain)
         at = self._lake.calendar.moment("now", _clock(now))
-        where = filter_of(self._calendar_of(grain), at, filters, grain, minimum_days_ago, maximum_days_ago)
+        where = filter_of(self._calendar_of(grain), now, filters, grain, minimum_days_ago, maximum_days_ago)
         floor = share_of("minimum_score", minimum_score, 0.0)
         count_of("max_results", max_results, 1, MAX_RESULTS)
         limit = count_of("offset", offset, 0, MAX_OFFSET) + max_results
@@ -300,7 +300,7 @@ class MemoryReader(PromptReader):
             InputError: an argument is invalid.
         """
         grain, calendar = Grain.parse(grain), self.local_calendar
-        where = filter_of(calendar, _clock(None), {"since": since, "until": until}, grain)
+        where = filter_of(calendar, None, {"since": since, "until": until}, grain)
         found = self._searcher.newest(grain, where, count)
         return [Hit.of(grain, choice, self._calendar_of(grain)) for choice in found.choices]
 

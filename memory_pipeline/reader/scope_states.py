@@ -17,7 +17,7 @@ from memory_pipeline.memories.queries import until_of
 from memory_pipeline.memories.ranker import MemoryRanker
 from memory_pipeline.memories.search import MemorySearch
 from memory_pipeline.memories.state import MemoryOverlay
-from memory_pipeline.overlay import PendingJournal
+from memory_pipeline.overlay import PendingJournal, found_once
 from memory_pipeline.reader.packing.suppression import SuppressionIndex, joined_rules
 from memory_pipeline.search.candidates import IndexOverlay, ResidentRows
 from memory_pipeline.search.searcher import Searcher
@@ -68,7 +68,10 @@ class ScopeStates:
         self._lock = threading.Lock()
 
     def __call__(self) -> list[ScopeState]:
-        """Return the states in the order of the scopes."""
+        """Return the states in the order of the scopes, which are listed once within the same read."""
+        return found_once(self, self._current)
+
+    def _current(self) -> list[ScopeState]:
         scopes = self.scopes()
         with self._lock:
             known = self._known

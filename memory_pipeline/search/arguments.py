@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.chat_messages import readable
@@ -32,7 +32,7 @@ _UNSAID = ("system", "tool")
 
 def filter_of(
     calendar: Calendar,
-    now: When,
+    now: When | None,
     filters: FactFilters,
     grain: Grain = Grain.WORKING,
     minimum_days_ago: float = 0,
@@ -40,10 +40,12 @@ def filter_of(
 ) -> Filter:
     """Return the filter of a search. Raise InputError if an argument is invalid.
 
-    The arguments are those of :meth:`MemoryReader.search_memory`. Results that end after `now` are left out.
+    The arguments are those of :meth:`MemoryReader.search_memory`. Results that end after `now` are left out. Clocks
+    differ: without `now`, those that end at most :data:`CLOCK_SKEW` after the current time pass.
     """
     check_names(filters, FactFilters)
-    now, since, until = calendar.moment("now", now), filters.get("since"), filters.get("until")
+    at = calendar.moment("now", datetime.now(UTC) if now is None else now)
+    since, until = filters.get("since"), filters.get("until")
     for name, days in (("minimum_days_ago", minimum_days_ago), ("maximum_days_ago", maximum_days_ago)):
         whole = isinstance(days, int) and not isinstance(days, bool)
         if not whole and not (isinstance(days, float) and math.isfinite(days)):
@@ -58,15 +60,16 @@ def filter_of(
     last = None if until is None else calendar.instant("until", until, is_end=True)
     if first is not None and last is not None and first > last:
         raise InputError(f"since {since} is later than until {until}; swap them")
-    # Clocks differ: an event slightly ahead of this clock is 0 days old.
-    newest = now - timedelta(days=minimum_days_ago) if last is None and minimum_days_ago else now + CLOCK_SKEW
+    newest = at + CLOCK_SKEW if now is None else at
+    if last is None and minimum_days_ago:
+        newest = at - timedelta(days=minimum_days_ago)
     if grain is not Grain.WORKING:
-        newest = min(newest, calendar.bounds(calendar.last_closed(grain, now))[1])
+        newest = min(newest, calendar.bounds(calendar.last_closed(grain, at))[1])
     kind, importance = filters.get("kind"), filters.get("minimum_importance")
     return Filter(
         since=first,
         until=last,
-        ends_since=now - timedelta(days=maximum_days_ago) if first is None else None,
+        ends_since=at - timedelta(days=maximum_days_ago) if first is None else None,
         ends_until=newest,
         kind=None if kind is None else one_of(FactKind, "kind", kind),
         minimum_importance=None if importance is None else share_of("minimum_importance", importance),

@@ -17,6 +17,7 @@ from memory_pipeline.models.factory import ReadingModels
 from memory_pipeline.reader.packing.injection import Searches, document_parts, inject
 from memory_pipeline.reader.packing.items import Recalled, Source
 from memory_pipeline.reader.packing.packer import Packer
+from memory_pipeline.reader.packing.recall import RecallCandidates
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import conversation, write
 from memory_pipeline_tests.reader.ways import make_hours
@@ -104,7 +105,7 @@ def injected(
     models: ReadingModels | None = None,
     most: int | None = None,
     tokens: int | None = None,
-    search: Callable[[str, int, list[str] | None], Sequence[Recalled]] = lambda *_: (),
+    search: Callable[[int, list[str] | None], Sequence[Recalled]] = lambda *_: (),
 ) -> InjectedContext:
     """Inject fake search results."""
     limits = {"max_results": most, "max_tokens": tokens, "minimum_score": 0}
@@ -115,7 +116,14 @@ def injected(
             update={name: one for name, one in limits.items() if one is not None}
         ),
         models or ReadingModels(),
-        Searches(lambda *_: recollection, search),
+        Searches(
+            lambda _: RecallCandidates(
+                [one for one in recollection if one.source is Source.MEMORY],
+                [one for one in recollection if one.source is Source.SUMMARY],
+                [],
+            ),
+            search,
+        ),
         Calendar(),
     )
 

@@ -89,9 +89,9 @@ def test_what_a_conversation_left_does_not_fit_alone_but_what_was_remembered_may
     own = replace(known, id="memory:2", source_ids=("event:2024-01-15T08:1",))
     both = replace(known, id="memory:3", source_ids=(*known.source_ids, *own.source_ids))
     unfit = replace(said, score=0.1)
-    assert fitting([unfit], [known, own, both], 0.5) == ([], [own, both])
-    assert fitting([unfit, said], [known, own], 0.5) == ([said], [known, own])
-    assert fitting([], [known], 0.5) == ([], [known])
+    assert fitting([unfit], [known, own, both], 0.5) == [own, both]
+    assert fitting([unfit, said], [known, own], 0.5) == [said, known, own]
+    assert fitting([], [known], 0.5) == [known]
 
 
 def test_a_question_without_words_of_its_own_is_not_judged(ways: dict[str, MemoryReader]) -> None:

@@ -256,7 +256,7 @@ def test_an_unexpected_error_of_a_model_is_reported(name: str, told_as: str, err
 
     searched: list[object] = []
 
-    def search(text: str, limit: int, names: list[str] | None) -> list[Recalled]:
+    def search(limit: int, names: list[str] | None) -> list[Recalled]:
         searched.append(names)
         return []
 

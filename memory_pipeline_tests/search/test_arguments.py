@@ -210,7 +210,14 @@ def test_valid_arguments_return_nothing_from_an_empty_lake(reader: MemoryReader)
 
 
 def test_the_last_year_is_searched_by_default() -> None:
-    assert filtered() == Filter(ends_since=NOON - timedelta(days=365), ends_until=NOON + timedelta(hours=24))
+    assert filtered() == Filter(ends_since=NOON - timedelta(days=365), ends_until=NOON)
+
+
+def test_only_the_clock_of_the_reader_may_be_behind() -> None:
+    before = datetime.now(UTC)
+    found = filter_of(Calendar(), None, {}).ends_until
+    assert found is not None
+    assert before + timedelta(hours=24) <= found <= datetime.now(UTC) + timedelta(hours=24)
 
 
 def test_ages_count_back_from_now() -> None:
@@ -237,7 +244,7 @@ def test_times_keep_their_instant_in_any_zone() -> None:
     assert filtered(since=since, until=until) == Filter(
         since=datetime(2024, 1, 1, tzinfo=UTC),
         until=datetime(2024, 1, 1, 0, 0, 0, 7, tzinfo=UTC),
-        ends_until=NOON + timedelta(hours=24),
+        ends_until=NOON,
     )
 
 
@@ -246,9 +253,7 @@ def test_since_and_until_replace_ages() -> None:
     assert filtered(**options, since=NOON - timedelta(days=20)) == Filter(
         since=NOON - timedelta(days=20), ends_until=NOON - timedelta(days=3)
     )
-    assert filtered(**options, until=NOON) == Filter(
-        ends_since=NOON - timedelta(days=9), until=NOON, ends_until=NOON + timedelta(hours=24)
-    )
+    assert filtered(**options, until=NOON) == Filter(ends_since=NOON - timedelta(days=9), until=NOON, ends_until=NOON)
 
 
 @pytest.mark.parametrize(

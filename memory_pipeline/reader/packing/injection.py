@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from math import fsum, log
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import InputError, MemoryPipelineError, shown
+from memory_pipeline.reader.packing.asked import is_small_talk
 from memory_pipeline.reader.packing.items import (
     DOCUMENT,
     Document,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration.model_settings import Injection
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.models.factory import ReadingModels
+    from memory_pipeline.reader.packing.recall import RecallCandidates
 
 #: Characters of a long text that are compared with the query.
 _COMPARED: Final = 4_000
@@ -53,24 +55,24 @@ class Searches(NamedTuple):
     """The searches of memory for a text.
 
     Attributes:
-        memory: returns facts and points, best first, as many as a token budget could hold.
+        memory: returns facts and points, as many as a token budget could hold.
         graph: returns at most so many graph facts, best first, optionally by the names in the text.
         durable: returns at most so many durable memories, best first.
-        periods: returns the points of the periods that the text asks about as a whole; called after `memory`.
         instructions: returns the instructions that apply to any text.
         hot_index: returns the durable memories that fill the rest of the budget.
     """
 
-    memory: Callable[[str, int], Sequence[Recalled]]
-    graph: Callable[[str, int, list[str] | None], Iterable[Recalled]]
-    durable: Callable[[str, int], Iterable[Recalled]] = lambda *_: ()
-    periods: Callable[[], Iterable[Recalled]] = tuple
+    memory: Callable[[int], RecallCandidates]
+    graph: Callable[[int, list[str] | None], Iterable[Recalled]]
+    durable: Callable[[int], Iterable[Recalled]] = lambda _: ()
     instructions: Callable[[], Iterable[Recalled]] = tuple
     hot_index: Callable[[], Iterable[Recalled]] = tuple
 
 
 #: Shares of the budget, and of the number of items, for what comes before the other items.
 _INSTRUCTIONS, _PERIODS, _FACTS = 0.2, 0.4, 0.2
+#: Share of the budget for all that is shown with small talk.
+_LITTLE: Final = 0.2
 
 
 def inject(
@@ -83,17 +85,19 @@ def inject(
 ) -> InjectedContext:
     """Return the context for a prompt, within the limits of the settings. `calendar` is that of the summaries.
 
-    Without a query, the context has only the instructions and the hot index.
+    Without a query, the context has only the instructions and the hot index; with small talk, a few lines of them.
     """
     most, max_tokens = settings.max_results, settings.max_tokens
-    found, troubles = ([], {}) if query is None else select(query, settings, models, searches)
+    is_small = query is not None and is_small_talk(query)
+    found, troubles = Selection(), dict[str, str]()
+    if query is not None and not is_small:
+        found, troubles = select(query, settings, models, searches)
     standing = list(searches.instructions())
     leading = _within(standing, _INSTRUCTIONS, max_tokens, most)
-    periods = frozenset(item.id for item in searches.periods())
-    packer = Packer(calendar, max_tokens, is_block=True, most=most, periods=periods)
+    packer = Packer(calendar, max_tokens, is_block=True, most=most, periods=found.periods)
     if settings.rerank == "deterministic" and query is not None:
         documents = by_words(query, documents)
-    ranked = distinct(in_turn([*leading, *found], documents))
+    ranked = distinct(in_turn([*leading, *found.items], documents))
     if models.reranker is not None and query is not None and ranked:
         try:
             ranked = [ranked[place] for place in models.reranker.order(query, [one.text for one in ranked])]
@@ -101,7 +105,8 @@ def inject(
             troubles["rerank"] = _message_of(error)
     _fill(packer, ranked, most)
     left_out = len(ranked) - len(packer.chosen)
-    packer.fill([*standing, *searches.hot_index()], may_cut=False)
+    rest = [*standing, *searches.hot_index()]
+    packer.fill(rest, may_cut=False, share=_LITTLE if is_small else 1.0)
     return InjectedContext(tuple(in_order(packer.chosen)), left_out, troubles)
 
 
@@ -114,15 +119,22 @@ def recall(
         Exception: whatever a search raises.
     """
     found, _ = select(query, settings, models, searches, is_strict=True)
-    packer = Packer(calendar, settings.max_tokens, periods=frozenset(item.id for item in searches.periods()))
-    packer.fill(found)
+    packer = Packer(calendar, settings.max_tokens, periods=found.periods)
+    packer.fill(found.items)
     return Recollection(packer.chosen)
+
+
+class Selection(NamedTuple):
+    """The items for a query, those to choose first first, and the ids of points of periods that it asks about."""
+
+    items: Sequence[Recalled] = ()
+    periods: frozenset[str] = frozenset()
 
 
 def select(
     query: str, settings: Injection, models: ReadingModels, searches: Searches, *, is_strict: bool = False
-) -> tuple[list[Recalled], dict[str, str]]:
-    """Return the items for a query, those to choose first first, and the error message of each search that failed.
+) -> tuple[Selection, dict[str, str]]:
+    """Return the items for a query, and the error message of each search that failed.
 
     Points of asked periods are first, then graph facts about those whom the query names, each within a share of the
     limits, then the others by their worth, then more graph facts. Facts and points with a lower score than the
@@ -130,11 +142,34 @@ def select(
     raised.
     """
     most, max_tokens = settings.max_results, settings.max_tokens
-    found, troubles = _search(query, most, max_tokens, models, searches, is_strict=is_strict)
-    periods = _within(searches.periods(), _PERIODS, max_tokens, most)
-    facts = _within(found["graph"], _FACTS, max_tokens, most)
-    others = settled(chain.from_iterable(fitting(found["memory"], found["durable"], settings.minimum_score)))
-    return distinct([*periods, *facts, *by_worth(distinct(others)), *found["graph"]]), troubles
+    several = _CANDIDATES_PER_ITEM * min(most, MAX_PARTS)
+    without_names: dict[str, str] = {}
+
+    def graph_facts() -> Iterable[Recalled]:
+        names = None
+        if models.entity_finder is not None:
+            try:
+                names = models.entity_finder.find(query)
+            except Exception as error:  # noqa: BLE001  # after any error, rules find the names instead
+                without_names["entities"] = _message_of(error)
+        return searches.graph(several, names)
+
+    found, troubles = gather(
+        {
+            "memory": lambda: searches.memory(max_tokens),
+            "graph": graph_facts,
+            "durable": lambda: searches.durable(min(most, MAX_PARTS)),
+        },
+        is_strict=is_strict,
+    )
+    # A search that failed found nothing.
+    facts, points, periods = found.get("memory", ([], [], []))
+    graph = list(found.get("graph", ()))
+    said = [item for part in (facts, points) for item in part[: max(several, most)]]
+    others = settled(fitting(said, found.get("durable", ()), settings.minimum_score))
+    first = [*_within(periods, _PERIODS, max_tokens, most), *_within(graph, _FACTS, max_tokens, most)]
+    items = distinct([*first, *by_worth(distinct(others)), *graph])
+    return Selection(items, frozenset(item.id for item in periods)), without_names | troubles
 
 
 def _within(items: Iterable[Recalled], share: float, max_tokens: int, most: int) -> list[Recalled]:
@@ -147,33 +182,6 @@ def _within(items: Iterable[Recalled], share: float, max_tokens: int, most: int)
             taken.append(item)
             left -= size
     return taken
-
-
-def _search(
-    query: str, most: int, max_tokens: int, models: ReadingModels, searches: Searches, *, is_strict: bool
-) -> tuple[dict[str, list[Recalled]], dict[str, str]]:
-    """Return what each search of memory finds, and the error message of each that failed."""
-    several = _CANDIDATES_PER_ITEM * min(most, MAX_PARTS)
-    without_names: dict[str, str] = {}
-
-    def graph_facts() -> Iterable[Recalled]:
-        names = None
-        if models.entity_finder is not None:
-            try:
-                names = models.entity_finder.find(query)
-            except Exception as error:  # noqa: BLE001  # after any error, rules find the names instead
-                without_names["entities"] = _message_of(error)
-        return searches.graph(query, several, names)
-
-    found, troubles = gather(
-        {
-            "memory": lambda: _limited(searches.memory(query, max_tokens), max(several, most)),
-            "graph": graph_facts,
-            "durable": lambda: searches.durable(query, min(most, MAX_PARTS)),
-        },
-        is_strict=is_strict,
-    )
-    return found, without_names | troubles
 
 
 def in_turn(*lists: Sequence[Recalled]) -> list[Recalled]:
@@ -189,14 +197,13 @@ def _fill(packer: Packer, ranked: Sequence[Recalled], most: int) -> None:
         packer.fill(ranked)
         return
     # The smaller ones first: the others can use what they leave of their half.
-    if _size(own) <= _size(documents):
-        packer.fill(own, share=0.5, most=most - half)
-        if not packer.chosen:
-            packer.fill(own, most=1)
-        packer.fill(documents, most=half)
-    else:
-        packer.fill(documents, share=0.5, most=half)
-        packer.fill(own, most=most - half)
+    first, second = (own, most - half), (documents, half)
+    if _size(documents) < _size(own):
+        first, second = second, first
+    packer.fill(first[0], share=0.5, most=first[1])
+    if not packer.chosen and first[0] is own:
+        packer.fill(own, most=1)
+    packer.fill(second[0], most=second[1])
     packer.fill(ranked, may_cut=False)
 
 
@@ -205,34 +212,28 @@ def _size(items: Iterable[Recalled]) -> int:
 
 
 def gather(
-    queries: Mapping[str, Callable[[], Iterable[Recalled]]], *, is_strict: bool = False
-) -> tuple[dict[str, list[Recalled]], dict[str, str]]:
-    """Run queries in parallel. Return the items found, and the error message of each query that failed.
+    queries: Mapping[str, Callable[[], Any]], *, is_strict: bool = False
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Run queries in parallel. Return the results, and the error message of each query that failed.
 
     If `is_strict`, an error is raised.
     """
-    found: dict[str, list[Recalled]] = {}
+    found: dict[str, Any] = {}
     troubles: dict[str, str] = {}
     with ThreadPoolExecutor(max(len(queries), 1)) as pool:
         futures = {name: pool.submit(copy_context().run, ask) for name, ask in queries.items()}
         for name, future in futures.items():
             try:
-                found[name] = list(future.result())
+                found[name] = future.result()
             except Exception as error:  # after any error, the other sources still answer
                 if is_strict:
                     raise
-                found[name], troubles[name] = [], _message_of(error)
+                troubles[name] = _message_of(error)
     return found, troubles
 
 
 def _message_of(error: Exception) -> str:
     return str(error) if isinstance(error, MemoryPipelineError) else f"{type(error).__name__}: {error}"
-
-
-def _limited(items: Sequence[Recalled], most: int) -> list[Recalled]:
-    """Return at most `most` facts and as many points."""
-    sources = Source.MEMORY, Source.SUMMARY
-    return [one for source in sources for one in [item for item in items if item.source is source][:most]]
 
 
 def document_parts(documents: Sequence[object]) -> list[Recalled]:

@@ -18,6 +18,7 @@ from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.text.foreign_text import own_text
 from memory_pipeline.reader.packing import worth
+from memory_pipeline.reader.packing.asked import asks_about, is_generic
 from memory_pipeline.reader.packing.items import DURABLE, GRAPH, Recalled, compact
 from memory_pipeline.reader.packing.packer import words_in
 from memory_pipeline.reader.packing.suppression import Statement
@@ -40,8 +41,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LEAST_TOKENS: Final = 10
-#: Strength of a message for its importance, if the question only names a time.
+#: Strength of a message for each point of these signals, if the question only names a time or a speaker.
 _IMPORTANCE: Final = 10.0
+_MATTERS: Final = ("importance", "speaker")
+#: Score of what was said in the time that a question asks about: nothing else tells whether it fits.
+_FITS: Final = 0.5
+#: Most facts of a speaker that are considered.
+_MOST: Final = 1_000
 
 
 class RecallCandidates(NamedTuple):
@@ -55,24 +61,17 @@ class RecallCandidates(NamedTuple):
     periods: list[Recalled]
 
 
-class Fitting(NamedTuple):
-    """What fits a question: facts and points, and durable memories and graph facts."""
+def fitting(said: Sequence[Recalled], lasting: Iterable[Recalled], minimum_score: float) -> list[Recalled]:
+    """Return facts and points, without those with a lower score, and the durable memories `lasting`.
 
-    said: list[Recalled]
-    lasting: list[Recalled]
-
-
-def fitting(said: Sequence[Recalled], lasting: Iterable[Recalled], minimum_score: float) -> Fitting:
-    """Leave out facts and points with a lower score.
-
-    If none is left, durable memories and graph facts that come from messages alone are left out too: they are few, so
-    their own scores tell less. What an agent remembered by itself stays.
+    If none is left, durable memories that come from messages alone are left out too: they are few, so their own scores
+    tell less. What an agent remembered by itself stays.
     """
     fits = [item for item in said if item.score >= minimum_score]
     if fits or not said:
-        return Fitting(fits, list(lasting))
+        return [*fits, *lasting]
     message = f"{MESSAGE}:"
-    return Fitting([], [one for one in lasting if not all(source.startswith(message) for source in one.source_ids)])
+    return [one for one in lasting if not all(source.startswith(message) for source in one.source_ids)]
 
 
 def considered(budget: int) -> int:
@@ -172,20 +171,31 @@ def candidates(
     """Return the facts and points for a question, as many as a token budget could hold. `where` filters both.
 
     Fill is left out, and what fits much worse than the best (:mod:`memory_pipeline.reader.packing.worth`). If the
-    question only names a time, so is what was neither said nor meant then. `now` is UTC.
+    question only names a time, so is what was neither said nor meant then. If it only names a time or a speaker, what
+    matters most is first. `now` is UTC.
     """
     limit = min(considered(max_tokens) + len(exclude), 1_000)
     ranked = searcher.everything(text, limit, where, now=now)
     words, windows = ranked.question.terms, _narrowest(ranked.question.windows)
-    asks_for_all = bool(windows) and worth.is_generic(words)
+    is_about_time = bool(windows) and is_generic(words)
+    is_about_speaker = not windows and asks_about(text, ranked.question.about)
+    if is_about_speaker:
+        ranked = searcher.everything(text, _MOST, where, now=now)
     said = ranked.said
-    if asks_for_all:
+    if is_about_time:
         within = {one for block in ranked.facts for one in block.within(windows)}
         said = [one for one in said if one.row["id"] in within]
-    said = worth.worthy(said, words)
+    said = worth.worthy(said, words, limit)
     # Whether a message may be shown depends on its whole text.
     passages = {one.row["id"]: one.excerpted(ranked.words) for one in said}
     facts = recalled(Grain.WORKING, said, searcher.local_calendar, ranked.score)
+    if is_about_time or is_about_speaker:
+        # All fit the words equally well. What matters is first, and what a named person said.
+        facts = [
+            replace(one, strength=_IMPORTANCE * sum((choice.parts or {}).get(name, 0.0) for name in _MATTERS))
+            for one, choice in zip(facts, said, strict=True)
+        ]
+        facts.sort(key=lambda one: -one.strength)
     found = [
         one
         for grain, choices in ranked.points.items()
@@ -196,24 +206,21 @@ def candidates(
     best = max((one.strength for one in (*facts[:1], *found)), default=0.0)
     points = [one for one in found if one.strength >= worth.SHARE_OF_POINTS * best]
     periods = []
-    if asks_for_all:
-        # All fit the time equally well. What matters is first.
-        importance = {one.row["id"]: (one.parts or {}).get("importance", 0.0) for one in said}
-        facts = [replace(one, strength=_IMPORTANCE * importance[one.id]) for one in facts]
+    if is_about_time:
+        facts = [replace(one, score=max(one.score, _FITS)) for one in facts]
         kept = Counter(words_in(one.content) for one in found)
         periods = [one for one in found if _is_within(Period(Grain(one.grain), one.period), windows)]
         periods.sort(key=lambda one: (-kept[words_in(one.content)], -SUMMARY_GRAINS.index(Grain(one.grain))))
+        points = []
     shown = [rules.visible(item for item in items if item.id not in exclude) for items in (facts, points, periods)]
     return RecallCandidates([excerpted(item, passages[item.id]) for item in shown[0]], shown[1], shown[2])
 
 
 def _narrowest(windows: Sequence[Window]) -> tuple[Window, ...]:
     """Return the windows that contain no other one: of "Tuesday last week", only the day counts."""
-    return tuple(one for one in windows if not any(_contains(one, other) for other in windows))
-
-
-def _contains(window: Window, other: Window) -> bool:
-    return window != other and window.first <= other.first and other.last <= window.last
+    return tuple(
+        one for one in windows if not any(one != it and one.first <= it.first and it.last <= one.last for it in windows)
+    )
 
 
 def _is_within(period: Period, windows: Iterable[Window]) -> bool:
@@ -226,7 +233,8 @@ def forms_shown(searcher: Searcher, text: str, where: Filter, exclude: Collectio
         return []
     try:
         facts, _, _ = searcher.candidates.passing(Grain.WORKING, where, considered(0) + len(exclude), text)
-        return _forms(Grain.WORKING, facts, exclude) + _points(searcher.summaries(), exclude)
+        blocks = {Grain.WORKING: facts, **searcher.summaries()}
+        return [form for grain, segments in blocks.items() for form in _forms(grain, segments, exclude)]
     except Exception as error:  # noqa: BLE001  # the search fails alone; the other sources still answer
         _log.warning("excluded items are hidden by id only; searching their other forms failed: %s", error)
         return []
@@ -239,7 +247,3 @@ def _forms(grain: Grain, segments: Iterable[RowBlock], exclude: Collection[str])
     columns = ["content", "source_ids", "kind"]
     rows = [segment.rows.select(columns).filter(pc.is_in(segment.ids, ids)).to_pylist() for segment in segments]
     return [Statement.of(grain, row["content"], row["source_ids"], row["kind"]) for part in rows for row in part]
-
-
-def _points(summaries: Mapping[Grain, Sequence[RowBlock]], exclude: Collection[str]) -> list[Statement]:
-    return [form for grain, segments in summaries.items() for form in _forms(grain, segments, exclude)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
@@ -11,10 +12,10 @@ from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.recalled_text import LINE
 from memory_pipeline.graph.graph import NamedEntities
 from memory_pipeline.memories.search import passes
+from memory_pipeline.reader.packing.asked import is_generic, subject_of
 from memory_pipeline.reader.packing.injection import Searches
 from memory_pipeline.reader.packing.items import DURABLE, Recalled
 from memory_pipeline.reader.packing.recall import candidates, durable_item, durable_items, forms_shown, graph_item
-from memory_pipeline.reader.packing.worth import is_generic, subject_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     from memory_pipeline.graph import Graph, GraphFact
     from memory_pipeline.lake.index.filters import Filter
     from memory_pipeline.memories.search import MemorySearch
+    from memory_pipeline.reader.packing.recall import RecallCandidates
     from memory_pipeline.reader.packing.suppression import SuppressionRules
     from memory_pipeline.reader.scope_states import ScopeStates
     from memory_pipeline.search.searcher import Searcher
+
+_log = logging.getLogger(__name__)
 
 #: Least token budget for which facts are searched.
 _LEAST_SEARCHED: Final = 1_000
@@ -63,21 +67,18 @@ class MemorySources:
 
         It is searched without the words that only ask, and with the names of those whom it names by a relation.
         """
-        own: list[str] = [speaker] if speaker else []
-        mentions, failure = NamedEntities([], [], []), None
+        own: list[str] = []
+        mentions = nobody = NamedEntities([], [], [])
         try:
-            own = own or self._searcher.own_names()
+            own = [speaker] if speaker else self._searcher.own_names()
             mentions = self._graph.mentions(text, own)
-        except Exception as error:  # noqa: BLE001  # it is raised by the search of the graph; the others still answer
-            failure = error
+        except Exception as error:  # noqa: BLE001  # the searches report it, and those that do not fail answer
+            _log.warning("nobody is found by name: %s", error)
         subject = subject_of(text)
-        asked = " ".join([subject, *mentions.related])
         words = frozenset(terms(subject))
         # The user has many facts: those that share no word with the prompt would be noise.
         asks_for_own = bool(mentions.own) and is_generic(words.difference(*map(terms, own)))
-        if asks_for_own:
-            asked = " ".join([subject, *mentions.own])
-        periods: list[Recalled] = []
+        asked = " ".join([subject, *(mentions.own if asks_for_own else mentions.related)])
 
         @cache
         def read_rules() -> SuppressionRules:
@@ -90,41 +91,30 @@ class MemorySources:
             with lock:
                 return read_rules()
 
-        def said(_: str, tokens: int) -> list[Recalled]:
-            found = candidates(
-                self._searcher,
-                asked,
-                max(tokens, _LEAST_SEARCHED),
-                request.where,
-                request.exclude,
-                rules(),
-                now=request.at,
-            )
-            periods.extend(found.periods)
-            return [*found.facts, *found.points]
+        def said(tokens: int) -> RecallCandidates:
+            budget = max(tokens, _LEAST_SEARCHED)
+            return candidates(self._searcher, asked, budget, request.where, request.exclude, rules(), now=request.at)
 
-        def facts(_: str, limit: int, names: list[str] | None) -> list[Recalled]:
-            if failure is not None:
-                raise failure
+        def facts(limit: int, names: list[str] | None) -> list[Recalled]:
             limit += len(request.exclude)
-            others = [*(mentions.named if names is None else names), *mentions.related]
+            named = self._graph.mentions(text, own) if mentions is nobody else mentions
 
             def around(names: list[str]) -> list[GraphFact]:
                 return self._graph.around(names, asked, limit, hops=hops, now=request.at, at=request.as_of)
 
             about_own = [
                 one
-                for one in around(mentions.own)
+                for one in around(named.own)
                 if asks_for_own or words.intersection(terms(f"{one.label.replace('_', ' ')} {one.target}"))
             ]
-            found = {one.id: one for one in (*around(others), *about_own)}.values()
+            others = around([*(named.named if names is None else names), *named.related])
             return [
                 graph_item(one)
-                for one in found
+                for one in {one.id: one for one in (*others, *about_own)}.values()
                 if one.id not in request.exclude and not rules().hides_fact(one) and passes(one, request.where)
             ]
 
-        def memories(_: str, limit: int) -> list[Recalled]:
+        def memories(limit: int) -> list[Recalled]:
             found = self._memories.fitting(
                 asked, limit, request.exclude, request.as_of, links=hops, where=request.where,
                 minimum_score=request.minimum_score, hides=rules().hides_memory,
@@ -145,4 +135,4 @@ class MemorySources:
                 if entry.id not in request.exclude
             ]
 
-        return Searches(said, facts, memories, lambda: periods, instructions, hot_index)
+        return Searches(said, facts, memories, instructions, hot_index)

@@ -77,10 +77,17 @@ def may_state(sentence: str) -> bool:
     said = _without_addresses(courtesy["rest"] if courtesy else sentence)
     words = _WORD.findall(said)
     is_fragment = said.isascii() and said[-1:].isalnum() and _OTHERS.isdisjoint(map(str.lower, words))
-    if is_fragment and len(words) <= _LONGEST_FRAGMENT:
-        return False
-    letters = len(spaced(said).replace(" ", ""))
-    return letters + 2 * len(_EAST_ASIAN.findall(said)) >= _LEAST_LETTERS
+    return not (is_fragment and len(words) <= _LONGEST_FRAGMENT) and _is_long(said)
+
+
+def is_courtesy(text: str) -> bool:
+    """Return whether a text in another language greets, thanks or agrees, and says nothing else."""
+    courtesy = _COURTESY.match(text.strip())
+    return courtesy is not None and not _is_long(courtesy["rest"])
+
+
+def _is_long(said: str) -> bool:
+    return len(spaced(said).replace(" ", "")) + 2 * len(_EAST_ASIAN.findall(said)) >= _LEAST_LETTERS
 
 
 def _without_addresses(text: str) -> str:
