@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from memory_pipeline.configuration.example import EXAMPLE
+from importlib.resources import files
+from typing import Final
+
 from memory_pipeline.configuration.model_settings import (
     DETERMINISTIC,
     EXTRACTION_PLACEHOLDERS,
@@ -40,3 +42,7 @@ __all__ = [
     "Summarization",
     "TextModelSettings",
 ]
+
+#: A configuration to start from: every key with its meaning and its default. Keys after ``#`` without a space are
+#: commented out; each is valid when uncommented.
+EXAMPLE: Final = files("memory_pipeline.configuration").joinpath("example.yaml").read_text(encoding="utf-8")

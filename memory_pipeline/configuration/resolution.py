@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
-from memory_pipeline.configuration.model_settings import (
-    Budget,
-    Embedding,
-    ExtractionSettings,
-    Injection,
-    Summarization,
-    TextModelSettings,
-)
-from memory_pipeline.configuration.sections import MemoriesSettings, explicit_keys, resolve_retention
+from memory_pipeline.configuration.model_settings import Budget
+from memory_pipeline.configuration.sections import Level, explicit_keys, resolve_retention
 from memory_pipeline.configuration.validators import DETERMINISTIC
 from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.domain.model_calls import count_tokens
@@ -22,7 +16,18 @@ from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.retention import Retention
 
 if TYPE_CHECKING:
-    from memory_pipeline.configuration.sections import ConfigurationDocument, GraphSettings, Level, WorkspaceSection
+    from memory_pipeline.configuration.model_settings import (
+        Embedding,
+        ExtractionSettings,
+        Summarization,
+        TextModelSettings,
+    )
+    from memory_pipeline.configuration.sections import (
+        CaptureRuleSection,
+        ConfigurationDocument,
+        GraphSettings,
+        WorkspaceSection,
+    )
     from memory_pipeline.configuration.strict_yaml import Path
     from memory_pipeline.domain.capture import CaptureRule
 
@@ -67,10 +72,8 @@ class Inherited:
     injection: Keys = field(default_factory=dict)
     memories: Keys = field(default_factory=dict)
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
-    per_user: bool = True
-    timezone: str | None = None
-    language: str | None = None
-    capture: tuple[CaptureRule, ...] = ()
+    others: Keys = field(default_factory=dict)
+    capture: tuple[CaptureRuleSection, ...] = ()
 
     def at(self, level: Level) -> Inherited:
         """Return the settings of the next level, with the sections of `level` applied."""
@@ -92,10 +95,8 @@ class Inherited:
             vocabulary=_merged_vocabulary(self.vocabulary, level.graph)
             if explicit_keys(level.graph)
             else self.vocabulary,
-            per_user=level.per_user if "per_user" in level.model_fields_set else self.per_user,
-            timezone=level.timezone if "timezone" in level.model_fields_set else self.timezone,
-            language=level.language if "language" in level.model_fields_set else self.language,
-            capture=(*(each.rule for each in level.capture), *self.capture),
+            others={**self.others, **{name: getattr(level, name) for name in _OTHERS & level.model_fields_set}},
+            capture=(*level.capture, *self.capture),
         )
 
     def _with_completion(self, task: Keys, section: Keys, completion: Keys) -> Keys:
@@ -110,7 +111,7 @@ class Inherited:
 
 
 def _merged_vocabulary(inherited: Vocabulary, graph: GraphSettings) -> Vocabulary:
-    single, multi = frozenset(graph.single_valued), frozenset(graph.multi_valued)
+    single, multi = graph.vocabulary.single, graph.vocabulary.multi
     return Vocabulary(inherited.single - multi | single, inherited.multi - single | multi)
 
 
@@ -139,33 +140,48 @@ def _address(keys: Keys) -> object:
     return keys.get("api_base")
 
 
+#: The keys of a level that are inherited as they are.
+_OTHERS: Final = {"per_user", "timezone", "language"}
+
 #: Minimum of tokens of a request beside the answer and a custom prompt: the built-in instructions and some input.
 _LEAST_QUESTION = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSettings:
-    """The settings of an agent.
+class AgentSettings(Level):
+    """The settings of an agent, with all that it inherits.
 
-    `vocabulary` leaves out the built-in predicates. `curation` is the model of `completion`; it consolidates durable
-    memories if `memories` asks for a model.
+    The model of `completion` consolidates durable memories if `memories` asks for a model.
     """
 
-    extraction: ExtractionSettings
-    summaries: Mapping[Grain, Summarization]
-    injection: Injection
-    vocabulary: Vocabulary
-    memories: MemoriesSettings
-    curation: TextModelSettings
-    per_user: bool
-    timezone: str | None
-    language: str | None
-    capture: tuple[CaptureRule, ...]
+    @classmethod
+    def of(cls, keys: Inherited) -> AgentSettings:
+        """Return the settings of one level."""
+        return cls.model_validate(
+            {
+                "completion": keys.completion,
+                "extraction": keys.extraction,
+                "summaries": {grain.value: each for grain, each in keys.summaries.items()},
+                "graph": {
+                    "single_valued": sorted(keys.vocabulary.single),
+                    "multi_valued": sorted(keys.vocabulary.multi),
+                },
+                "injection": keys.injection,
+                "memories": keys.memories,
+                "capture": list(keys.capture),
+                **keys.others,
+            }
+        )
+
+    @cached_property
+    def rules(self) -> list[CaptureRule]:
+        """The rules of `capture`; the first that fits counts."""
+        return [one.rule for one in self.capture]
 
     @property
     def tasks(self) -> dict[tuple[str, ...], ExtractionSettings | Summarization]:
         """Each task that computes memory, by its path in the section."""
-        return {("extraction",): self.extraction, **{("summaries", g.value): s for g, s in self.summaries.items()}}
+        tasks: dict[tuple[str, ...], ExtractionSettings | Summarization] = {("extraction",): self.extraction}
+        return tasks | {("summaries", grain.value): getattr(self.summaries, grain.value) for grain in SUMMARY_GRAINS}
 
     @property
     def model_tasks(self) -> dict[tuple[str, ...], TextModelSettings]:
@@ -174,7 +190,7 @@ class AgentSettings:
         if self.injection.for_model or self.memories.for_reading:
             tasks["injection",] = self.injection
         if self.memories.consolidation == "model":
-            tasks["completion",] = self.curation
+            tasks["completion",] = self.completion
         return {place: task for place, task in tasks.items() if not task.is_deterministic}
 
     @property
@@ -249,18 +265,7 @@ class Resolution:
 
     def _settings(self, path: Path, keys: Inherited, parent: AgentSettings | None) -> AgentSettings:
         """Return the settings of one level, or the parent's object if they are equal, so that many agents share it."""
-        settings = AgentSettings(
-            ExtractionSettings.model_validate(keys.extraction),
-            {grain: Summarization.model_validate(each) for grain, each in keys.summaries.items()},
-            Injection.model_validate(keys.injection),
-            keys.vocabulary,
-            MemoriesSettings.model_validate(keys.memories),
-            TextModelSettings.model_validate(keys.completion),
-            keys.per_user,
-            keys.timezone,
-            keys.language,
-            keys.capture,
-        )
+        settings = AgentSettings.of(keys)
         if settings == parent:
             return parent
         self._check_room(path, settings, parent)
@@ -333,7 +338,7 @@ def _keys_without_model(settings: AgentSettings) -> dict[Path, str]:
                 "model is not accepted while the model of injection is deterministic; "
                 f"name a model in injection or completion, or set {name}: rules"
             )
-    if settings.memories.consolidation == "model" and settings.curation.is_deterministic:
+    if settings.memories.consolidation == "model" and settings.completion.is_deterministic:
         lacking["memories", "consolidation"] = (
             "model is not accepted while the model of completion is deterministic; "
             "name a model in completion, or set consolidation: rules"

@@ -20,6 +20,7 @@ from memory_pipeline.configuration.model_settings import (
 )
 from memory_pipeline.configuration.validators import described
 from memory_pipeline.domain.capture import Capture, CaptureRule
+from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.domain.memories.consolidation import ConsolidationSettings
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Calendar
@@ -190,6 +191,11 @@ class GraphSettings(Record):
 
     single_valued: _Predicates = Field(default_factory=list)
     multi_valued: _Predicates = Field(default_factory=list)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The predicates, without the built-in ones."""
+        return Vocabulary(frozenset(self.single_valued), frozenset(self.multi_valued))
 
     @field_validator("single_valued", "multi_valued")
     @classmethod

@@ -36,34 +36,15 @@ _ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _KEY_NAME = re.compile(r"[A-Za-z0-9_. -]{1,30}")
 #: Values under these keys are never shown: they may contain an API key.
 _MAY_HOLD_KEYS = frozenset({"api_key", "api_base", "parameters"})
-#: Hints for known keys in the wrong section.
+#: Hints for known keys in the wrong section, beside those that :func:`_sections_with` finds.
 _BELONGS = {
     "agents": "set agents in a workspace",
-    "api_key": "set api_key in completion, extraction, summaries.GRAIN, injection or embedding",
     "budget": "set budget in a workspace, or in defaults for all of them",
-    "cross_encoder": "set cross_encoder in injection",
     "embedding": "set embedding in defaults, and its api_key in a workspace",
-    "entities": "set entities in injection",
-    "hot_entries": "set hot_entries in memories",
-    "hot_tokens": "set hot_tokens in memories",
-    "imagining": "set imagining in memories",
-    "kinds": "set kinds in memories",
-    "length": "set length in summaries.GRAIN",
     "max_concurrency": "set max_concurrency once for the lake, in defaults",
-    "max_results": "set max_results in injection",
     "max_tokens": "set max_tokens in injection; the limit of a model's answer is max_output_tokens",
-    "model": "set model in completion, extraction, summaries.GRAIN, injection or embedding",
-    "multi_valued": "set multi_valued in graph",
-    "plan": "set plan in retention",
-    "point_in_time": "set point_in_time in memories",
     "previews": "set previews in a workspace, or in defaults for all of them",
-    "prompt": "set prompt in extraction or summaries.GRAIN",
-    "rerank": "set rerank in injection",
     "retention": "set retention in a workspace, or in defaults for all of them",
-    "selection": "set selection in memories",
-    "single_valued": "set single_valued in graph",
-    "temperature": "set temperature in completion, extraction, summaries.GRAIN or injection",
-    "consolidation": "set consolidation in memories",
     "working": "set the model of working memory in extraction, and its retention in retention",
     "workspaces": "set workspaces at the top level",
 }
@@ -143,7 +124,7 @@ def _text(root: type[Record], path: Path, found: Any) -> str:
         return _reason(found)
     record = _record(root, path[:-1])
     if kind == "extra_forbidden" and record is not None:
-        return _unknown_key(record, path[-1])
+        return _unknown_key(root, record, path[-1])
     if kind == "missing":
         return f"missing; expected {_expected(root, path)}"
     may_hold_key = bool(_MAY_HOLD_KEYS & set(path)) or (kind in ("model_type", "dict_type") and isinstance(value, str))
@@ -154,16 +135,29 @@ def _text(root: type[Record], path: Path, found: Any) -> str:
     return text
 
 
-def _unknown_key(record: type[Record], name: str) -> str:
+def _unknown_key(root: type[Record], record: type[Record], name: str) -> str:
     """Return the message about an unknown key, without its value: it may be an API key under a mistyped name."""
     accepted = f"accepted: {', '.join(record.model_fields)}"
     if not _KEY_NAME.fullmatch(name):
         return f"unknown key of {len(name):,} characters; {accepted}"
     hint = record.elsewhere or _BELONGS.get(name)
+    if not hint and (sections := _sections_with(root, name)):
+        hint = f"set {name} in {' or '.join(filter(None, [', '.join(sections[:-1]), sections[-1]]))}"
     near = get_close_matches(name, record.model_fields, n=1)
     if not hint and near:
         hint = f"did you mean {near[0]}?"
     return f"unknown key; {accepted}{f'; {hint}' if hint else ''}"
+
+
+def _sections_with(root: type[Record], name: str) -> list[str]:
+    """Return the sections of the defaults that have a key."""
+    found = []
+    for section in _record(root, ("defaults",)).model_fields:  # type: ignore[union-attr]  # it is one
+        inner = ("daily",) if section == "summaries" else ()
+        record = _record(root, ("defaults", section, *inner))
+        if record is not None and name in record.model_fields:
+            found.append(f"{section}.GRAIN" if inner else section)
+    return found
 
 
 def _record(root: type[Record], path: Path) -> type[Record] | None:

@@ -95,14 +95,14 @@ class Configuration:
         Raises:
             InputError: the grain is working, which has no summaries.
         """
-        try:
-            return self._agent(scope).summaries[grain]
-        except KeyError:
-            raise InputError(f"grain {grain} has no summaries; accepted: {', '.join(SUMMARY_GRAINS)}") from None
+        if grain not in SUMMARY_GRAINS:
+            raise InputError(f"grain {grain} has no summaries; accepted: {', '.join(SUMMARY_GRAINS)}")
+        found: Summarization = getattr(self._agent(scope).summaries, grain.value)
+        return found
 
     def vocabulary(self, scope: Scope) -> Vocabulary:
         """Return an agent's declared predicates, without the built-in ones."""
-        return self._agent(scope).vocabulary
+        return self._agent(scope).graph.vocabulary
 
     def injection(self, scope: Scope) -> Injection:
         """Return an agent's injection settings."""
@@ -115,7 +115,7 @@ class Configuration:
     def curation(self, scope: Scope) -> TextModelSettings:
         """Return the model that consolidates an agent's durable memories; a deterministic one if rules do it."""
         settings = self._agent(scope)
-        return settings.curation if settings.memories.consolidation == "model" else TextModelSettings()
+        return settings.completion if settings.memories.consolidation == "model" else TextModelSettings()
 
     def per_user(self, scope: Scope) -> bool:
         """Return whether each user of an agent has a memory of its own."""
@@ -132,7 +132,7 @@ class Configuration:
     def capture(self, workspace_id: str, agent_id: str) -> Sequence[CaptureRule]:
         """Return the rules for the capture of an agent's conversations; the first that fits counts."""
         workspace = self._workspace(workspace_id)
-        return workspace.agents.get(agent_id, workspace.other_agents).capture
+        return workspace.agents.get(agent_id, workspace.other_agents).rules
 
     def budget(self, workspace_id: str) -> Budget | None:
         """Return a workspace's monthly limits, or None if there are none."""
@@ -158,7 +158,6 @@ class Configuration:
     def describe(self, scope: Scope) -> dict[str, object]:
         """Return all settings of an agent as JSON values. API keys are references."""
         budget = self.budget(scope.workspace_id)
-        vocabulary = self.vocabulary(scope)
         embedding = {**self.embedding.model_dump(mode="json"), "api_key": self.embedding_key(scope.workspace_id)}
         return {
             "workspace_id": scope.workspace_id,
@@ -169,17 +168,8 @@ class Configuration:
             "retention": self.retention(scope.workspace_id).describe(),
             "previews": self.previews(scope.workspace_id),
             "embedding": embedding,
-            "per_user": self.per_user(scope),
-            "timezone": self.timezone(scope),
-            "language": self.language(scope),
+            **self._agent(scope).model_dump(mode="json", exclude={"completion"}),
             "capture": [str(rule) for rule in self.capture(scope.workspace_id, scope.agent_id)],
-            "extraction": self.extraction(scope).model_dump(mode="json"),
-            "summaries": {
-                grain.value: self.summarization(scope, grain).model_dump(mode="json") for grain in SUMMARY_GRAINS
-            },
-            "graph": {"single_valued": sorted(vocabulary.single), "multi_valued": sorted(vocabulary.multi)},
-            "injection": self.injection(scope).model_dump(mode="json"),
-            "memories": self.memories(scope).model_dump(mode="json"),
         }
 
     def _workspace(self, workspace_id: str) -> Workspace:
