@@ -11,17 +11,14 @@ import memory_pipeline.defs  # noqa: F401  # names the extra if Dagster is missi
 # isort: split
 import dagster as dg
 
-from memory_pipeline.defs.assets.consolidation import consolidation_asset
+from memory_pipeline.defs.assets.consolidation import consolidation_asset, promotion_asset
 from memory_pipeline.defs.assets.grains import grain_assets
 from memory_pipeline.defs.assets.marts import mart_assets
-from memory_pipeline.defs.assets.promotion import promotion_asset
 from memory_pipeline.defs.jobs import (
     asset_checks,
-    checks_schedule,
     consolidation_schedule,
-    promotion_schedule,
+    daily_schedules,
     retention_job,
-    retention_schedule,
     working_memory,
 )
 from memory_pipeline.defs.partition_keys import Partitions
@@ -68,10 +65,8 @@ def build_definitions(
         asset_checks=asset_checks(hourly, partitions),
         jobs=[expiring],
         schedules=[
-            promotion_schedule(promotion, calendar.timezone),
             consolidation_schedule(consolidation, partitions, start, calendar.timezone, clock),
-            retention_schedule(expiring, calendar.timezone),
-            checks_schedule(calendar.timezone),
+            *daily_schedules(promotion, expiring, calendar.timezone),
         ],
         sensors=[
             journal_sensor(grains, partitions, start, clock, per_run),

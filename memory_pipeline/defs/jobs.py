@@ -29,8 +29,6 @@ from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import journal_hours
 from memory_pipeline.steps.scheduling.request_log import blocks
 
-#: Before the daily marts, so that they exclude the deleted rows.
-_RETENTION_SCHEDULE = "40 3 * * *"
 #: Maximum number of observations per asset, of the newest partitions; each is an event in Dagster's storage.
 _MOST_OBSERVED = 200
 
@@ -69,12 +67,9 @@ class VacuumConfig(dg.Config):
 def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
     """Return the job that deletes expired memory and unused files."""
 
-    @dg.op(
-        name="expire",
-        description="Deletes memory that has expired under `retention` in config/workspaces.yaml.",
-        pool=partitions.pool(AGENTS_POOL),  # it rewrites hours and graphs
-    )
+    @dg.op(name="expire", pool=partitions.pool(AGENTS_POOL))  # it rewrites hours and graphs
     def expire_op(context: dg.OpExecutionContext, config: RetentionConfig, memory: LakeResource) -> None:
+        """Deletes memory that has expired under `retention` in config/workspaces.yaml."""
         grace = timedelta(minutes=config.grace_minutes)
         lake = memory.lake
         result = expire(lake, start, datetime.now(UTC), dry_run=config.dry_run, grace=grace)
@@ -92,12 +87,9 @@ def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
             for observation in _observations(result, partitions):
                 context.log_event(observation)
 
-    @dg.op(
-        name="vacuum",
-        description="Deletes files of old versions and of killed processes, and compacts small files of the index.",
-        pool=partitions.pool(AGENTS_POOL),  # it writes the tables of hours
-    )
+    @dg.op(name="vacuum", pool=partitions.pool(AGENTS_POOL))  # it writes the tables of hours
     def vacuum_op(context: dg.OpExecutionContext, config: VacuumConfig, memory: LakeResource) -> None:
+        """Deletes files of old versions and of killed processes, and compacts small files of the index."""
         age = timedelta(minutes=config.older_than_minutes)
         cleaned = clean_files(memory.lake, datetime.now(UTC), age=age, dry_run=config.dry_run)
         deleted = {**cleaned.old_versions, **cleaned.left_behind}
@@ -115,32 +107,13 @@ def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
             }
         )
 
-    @dg.job(
-        name="expire_memory",
-        description=(
-            "Deletes memory that has expired, once the coarser summaries are computed from it, and files that are no "
-            "longer used."
-        ),
-        executor_def=dg.in_process_executor,
-    )
+    @dg.job(executor_def=dg.in_process_executor)
     def expire_memory() -> None:
+        """Deletes memory that has expired, once the coarser summaries are computed from it, and unused files."""
         expire_op()
         vacuum_op()  # independent, so that an invalid configuration does not stop it
 
     return expire_memory
-
-
-def retention_schedule(job: dg.JobDefinition, timezone: str) -> dg.ScheduleDefinition:
-    """Return the daily schedule of :func:`retention_job`."""
-    return dg.ScheduleDefinition(
-        name="expire_memory_nightly",
-        job=job,
-        cron_schedule=_RETENTION_SCHEDULE,
-        execution_timezone=timezone,
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Daily at 03:40: deletes expired memory and unused files. Without `retention` in "
-        "config/workspaces.yaml, no memory expires.",
-    )
 
 
 def _records(done: Expiration) -> list[dg.TableRecord]:
@@ -170,24 +143,46 @@ def _observations(done: Expiration, partitions: Partitions) -> Iterator[dg.Asset
             )
 
 
-#: Before consolidation, so that the hours of promoted memories are loaded until then.
-_PROMOTION_SCHEDULE = "10 0 * * *"
+_PROMOTES = "Daily at 00:10: promotes short-term entries of sessions, and deletes expired entries."
+_EXPIRES = (
+    "Daily at 03:40: deletes expired memory and unused files. Without `retention` in config/workspaces.yaml, no memory "
+    "expires."
+)
 
 
-def promotion_schedule(asset: dg.AssetsDefinition, timezone: str) -> dg.ScheduleDefinition:
-    """Return the daily schedule of promotion."""
-    return dg.ScheduleDefinition(
-        name="session_promotions_nightly",
-        job=dg.define_asset_job(
-            "promote_sessions",
-            selection=dg.AssetSelection.assets(*asset.keys).without_checks(),
-            description="Promotes short-term entries of sessions to durable memories, and deletes expired entries.",
-        ),
-        cron_schedule=_PROMOTION_SCHEDULE,
-        execution_timezone=timezone,
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Daily at 00:10: promotes short-term entries of sessions, and deletes expired entries.",
+def daily_schedules(
+    promotion: dg.AssetsDefinition, retention: dg.JobDefinition, timezone: str
+) -> list[dg.ScheduleDefinition]:
+    """Return the daily schedules of promotion, retention and all checks."""
+    promoting = dg.define_asset_job(
+        "promote_sessions",
+        selection=dg.AssetSelection.assets(*promotion.keys).without_checks(),
+        description="Promotes short-term entries of sessions to durable memories, and deletes expired entries.",
     )
+    checking = dg.define_asset_job(
+        "check_memory",
+        selection=dg.AssetSelection.all_asset_checks(),
+        description="Runs all asset checks. The run fails if a check of severity error fails.",
+    )
+    described = (
+        # Before consolidation, so that the hours of promoted memories are loaded until then.
+        ("session_promotions_nightly", promoting, "10 0", _PROMOTES),
+        # Before the daily marts, so that they exclude the deleted rows.
+        ("expire_memory_nightly", retention, "40 3", _EXPIRES),
+        # After retention, and after the summaries of the day, week and month.
+        ("checks_schedule", checking, "0 5", "Daily at 05:00: runs all asset checks."),
+    )
+    return [
+        dg.ScheduleDefinition(
+            name=name,
+            job=job,
+            cron_schedule=f"{at} * * *",
+            execution_timezone=timezone,
+            default_status=dg.DefaultScheduleStatus.RUNNING,
+            description=text,
+        )
+        for name, job, at, text in described
+    ]
 
 
 #: After the last hour of the day, and before the day's summaries are due.
@@ -243,8 +238,6 @@ def consolidation_schedule(
 # For a year of hours these were 228,000 rows, 480 MB and 50 CPU seconds on SQLite.
 
 
-#: After retention, and after the summaries of the day, week and month.
-_AT_FIVE = "0 5 * * *"
 #: The asset that has the checks of all hourly assets.
 WORKING_MEMORY: Final = "working_memory"
 
@@ -275,22 +268,6 @@ def asset_checks(hourly: Collection[dg.AssetKey], partitions: Partitions) -> lis
     pairs = ((check_key(check, hourly, partitions), check) for check in all_checks())
     keyed = sorted(pairs, key=lambda pair: pair[0].asset_key)
     return [_checks_of(asset, dict(pairs)) for asset, pairs in groupby(keyed, lambda pair: pair[0].asset_key)]
-
-
-def checks_schedule(timezone: str) -> dg.ScheduleDefinition:
-    """Return the schedule that runs all checks at 05:00 in `timezone`."""
-    return dg.ScheduleDefinition(
-        name="checks_schedule",
-        job=dg.define_asset_job(
-            "check_memory",
-            selection=dg.AssetSelection.all_asset_checks(),
-            description="Runs all asset checks. The run fails if a check of severity error fails.",
-        ),
-        cron_schedule=_AT_FIVE,
-        execution_timezone=timezone,
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Daily at 05:00: runs all asset checks.",
-    )
 
 
 def _checks_of(asset: dg.AssetKey, checks: dict[dg.AssetCheckKey, Check]) -> dg.AssetChecksDefinition:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -48,9 +47,5 @@ def pool_of(grain: Grain) -> str:
     return f"memory_{grain}"
 
 
-#: The tables that the ops of each pool write.
-POOLS: Final[Mapping[str, str]] = {
-    AGENTS_POOL: "messages, facts, graph, durable memories, and the index of hours",
-    **{pool_of(grain): f"{grain} summaries and their index" for grain in Grain if grain is not Grain.WORKING},
-    MARTS_POOL: "the tables below marts/",
-}
+#: All pools.
+POOLS: Final = frozenset([*map(pool_of, Grain), MARTS_POOL])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, TypeVar
 
 import dagster as dg
 
@@ -34,18 +34,8 @@ from memory_pipeline.steps.scheduling.scheduler import Hours, RollUps
 _VERSION = 1
 
 
-class Remembered(Protocol):
-    """State that a cursor can hold."""
-
-    def __init__(self) -> None: ...
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Parse the state. Invalid records raise AttributeError, KeyError, TypeError or ValueError."""
-        ...
-
-
-_Memory = TypeVar("_Memory", bound=Remembered)
+#: State that a cursor can hold.
+_Memory = TypeVar("_Memory", Hours, RollUps)
 
 
 def read_cursor(context: dg.SensorEvaluationContext, kind: type[_Memory]) -> _Memory:

@@ -272,7 +272,7 @@ def test_a_day_becomes_stale_only_when_late_data_arrives(definitions: dg.Definit
 
 
 def test_a_period_that_has_not_closed_is_refused(catalogue: dg.Definitions) -> None:
-    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(dg.Failure, match=r"closes at 29\d\d-"):
+    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(dg.Failure, match=r"ends at 29\d\d-"):
         materialize(catalogue, instance, "yearly_summaries", ("2940", "2940"))
 
 

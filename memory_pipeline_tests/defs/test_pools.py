@@ -83,7 +83,7 @@ def test_all_ops_that_write_have_a_pool_and_checks_have_none(definitions: dg.Def
         "vacuum": AGENTS_POOL,
         "make_marts": MARTS_POOL,
     }
-    assert set(writing.values()) == POOLS.keys()
+    assert set(writing.values()) == POOLS
     assert {pool for name, pool in found.items() if name.startswith("check_")} == {None}
 
 
@@ -112,7 +112,7 @@ def test_deployments_raise_only_existing_pools_that_allow_it() -> None:
     named: set[str] = set()
     for file in (path for path in DEPLOY.rglob("*") if path.is_file()):
         named |= set(re.findall(r"\bmemory_(?!pipeline)[a-z]+\b", file.read_text(errors="replace")))
-    assert named <= POOLS.keys(), f"no such pools: {sorted(named - POOLS.keys())}"
+    assert named <= POOLS, f"no such pools: {sorted(named - POOLS)}"
 
 
 def test_a_deployment_sets_the_limit_of_every_pool_and_leaves_marts_at_one(tmp_path: Path) -> None:
@@ -124,11 +124,11 @@ def test_a_deployment_sets_the_limit_of_every_pool_and_leaves_marts_at_one(tmp_p
     subprocess.run(["sh", str(DEPLOY / "prepare.sh")], env=environment, check=True)
     words = [line.split() for line in asked.read_text().splitlines()]
     limits = {line[-2]: int(line[-1]) for line in words if "set" in line}
-    assert limits.keys() == POOLS.keys()
+    assert limits.keys() == POOLS
     assert limits[MARTS_POOL] == 1
     assert max(limits.values()) == 7
 
 
 def test_the_decision_names_every_pool() -> None:
     page = (REPOSITORY / "docs" / "decisions" / "0017-pools-and-writers.md").read_text()
-    assert set(re.findall(r"`(memory_[a-z]+)`", page)) == POOLS.keys()
+    assert set(re.findall(r"`(memory_[a-z]+)`", page)) == POOLS

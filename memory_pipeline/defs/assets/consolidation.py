@@ -1,20 +1,20 @@
-"""Assets of consolidation: the changes of each day, and the hot indexes after it."""
+"""Assets of durable memories: promotion of session entries, the changes of each day, and the hot indexes after it."""
 
 # No `from __future__ import annotations` in this module: Dagster reads the context's annotation at run time.
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, date, datetime
 from importlib.metadata import version
 from typing import Any
 
 import dagster as dg
 
-from memory_pipeline.defs.assets.grains import PeriodsConfig
-from memory_pipeline.defs.assets.promotion import PROMOTION_VERSION
+from memory_pipeline.defs.assets.grains import PeriodsConfig, refuse_open, usage_numbers
 from memory_pipeline.defs.metadata import table_columns
 from memory_pipeline.defs.partition_keys import Group, Partitions
 from memory_pipeline.defs.resources import AGENTS_POOL, LakeResource
-from memory_pipeline.domain.periods import Calendar, Grain, Period
+from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, MEMORIES
@@ -23,7 +23,7 @@ from memory_pipeline.models.factory import Models
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET
 from memory_pipeline.steps.consolidation.report import ConsolidationReport, DayResult
-from memory_pipeline.steps.promotion import PROMOTION_ASSET
+from memory_pipeline.steps.promotion import PROMOTION_ASSET, promote
 
 #: Name of the op; its run config may list days.
 OP = "keep_memories"
@@ -97,7 +97,7 @@ def consolidation_asset(
         context: dg.AssetExecutionContext, config: PeriodsConfig, memory: LakeResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
         days = config.selected(context, Grain.DAILY, partitions)
-        _refuse_open(days, calendar)
+        refuse_open(days, lambda day: calendar.bounds(day)[1], "consolidate")
         lake = memory.lake
         lake.ensure()
         before = context.instance.event_log_storage.get_maximum_record_id() or 1
@@ -131,19 +131,9 @@ def consolidation_asset(
     return keep_memories
 
 
-def _refuse_open(days: Sequence[Period], calendar: Calendar) -> None:
-    now = datetime.now(UTC)
-    for day in days:
-        if (ends := calendar.bounds(day)[1]) > now:
-            raise dg.Failure(
-                f"day {day} ends at {ends:%Y-%m-%d %H:%M} UTC; consolidate it afterwards",
-                allow_retries=False,
-            )
-
-
 def _tags(asset: str, partitions: Partitions, entry: LedgerEntry, before: int) -> dict[str, str]:
     sources = (
-        {MEMORIES_ASSET: entry.input_digest, PROMOTION_ASSET: PROMOTION_VERSION}
+        {MEMORIES_ASSET: entry.input_digest, PROMOTION_ASSET: _PROMOTION_VERSION}
         if asset == CONSOLIDATION_ASSET
         else {CONSOLIDATION_ASSET: entry.output_digest}
     )
@@ -156,7 +146,6 @@ def _tags(asset: str, partitions: Partitions, entry: LedgerEntry, before: int) -
 
 
 def _numbers(result: DayResult, entry: LedgerEntry | None) -> dict[str, Any]:
-    usage = result.usage
     return {
         "events": entry.rows if entry else sum(result.events.values()),
         "agents": result.agents,
@@ -164,10 +153,7 @@ def _numbers(result: DayResult, entry: LedgerEntry | None) -> dict[str, Any]:
         "review": len(result.review),
         "troubles": len(result.troubles),
         **({"failed": dg.MetadataValue.json(result.troubles[:20])} if result.troubles else {}),
-        "calls": usage.calls,
-        "tokens_in": usage.tokens_in,
-        "tokens_out": usage.tokens_out,
-        "cost_usd": 0.0 if usage.cost is None else round(usage.cost, 6),
+        **usage_numbers(result.usage),
         "changed": bool(result.changed),
         "period": result.night.key,
     }
@@ -195,3 +181,33 @@ def _block(scope: Scope, lines: Sequence[str]) -> str:
     text = [f"{scope.workspace_id} / {scope.agent_id}", *lines]
     printable = ("".join(c if c.isprintable() else " " for c in line) for line in text)
     return "\n".join(f"    {line}" for line in printable)[:_CHARACTERS]
+
+
+#: The data version of promotion, always the same, because days are pending by their memory events.
+_PROMOTION_VERSION = "1"
+
+
+def promotion_asset(partitions: Partitions) -> dg.AssetsDefinition:
+    """Return the asset of promotion."""
+
+    @dg.asset(
+        key=partitions.asset(PROMOTION_ASSET),
+        group_name=Group.MEMORIES.value,
+        owners=["team:memory"],
+        kinds={"sql"},
+        pool=partitions.pool(AGENTS_POOL),  # one at a time
+    )
+    def session_promotions(memory: LakeResource) -> dg.MaterializeResult[Any]:
+        """Expired short-term entries of sessions with three accesses or more become durable memories.
+
+        Their events are written to the journal, and the day's consolidation reads them from there. Other expired
+        entries of sessions and pools are deleted.
+
+        *Metadata:* `promoted` entries; `refused`: entries that durable memory does not accept; `expired`: deleted
+        entries; `left_entries` and `left_bytes`: all entries of sessions and pools that are left in the database.
+        """
+        done = promote(memory.lake, datetime.now(UTC))
+        figures = {name: value for name, value in asdict(done).items() if name != "reasons"}  # these name people's keys
+        return dg.MaterializeResult(metadata=figures, data_version=dg.DataVersion(_PROMOTION_VERSION))
+
+    return session_promotions

@@ -5,7 +5,7 @@ One op writes a grain's tables and index, so that the journal is acknowledged on
 
 # No `from __future__ import annotations` in this module: Dagster reads config annotations at run time.
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from pydantic import Field
 from memory_pipeline.defs.metadata import Provenance, index_columns, source_of, table_columns, with_previews
 from memory_pipeline.defs.partition_keys import Group, Partitions
 from memory_pipeline.defs.resources import LakeResource, pool_of
+from memory_pipeline.domain.model_calls import Usage
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MEMORIES, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
@@ -96,7 +97,7 @@ def grain_assets(
         memory.lake.ensure()
         periods = config.selected(context, grain, partitions)
         if not config.periods:
-            _refuse_open(periods, calendar)
+            refuse_open([period for period in periods if grain.finer], calendar.closes_at, "summarize")
         provenance = Provenance(context.instance, partitions)
         try:
             results = materialize(memory.lake, models or memory.models(), grain, periods)
@@ -119,13 +120,13 @@ def grain_assets(
     return make_grain
 
 
-def _refuse_open(periods: list[Period], calendar: Calendar) -> None:
-    """Raise if the period of a summary, or the last week among its sources, has not ended."""
+def refuse_open(periods: Iterable[Period], ends_at: Callable[[Period], datetime], then: str) -> None:
+    """Raise if a period has not ended; that of a summary ends with the last week among its sources."""
     now = datetime.now(UTC)
     for period in periods:
-        if period.grain is not Grain.WORKING and (closes := calendar.closes_at(period)) > now:
+        if (end := ends_at(period)) > now:
             raise dg.Failure(
-                f"{period.grain} period {period} closes at {closes:%Y-%m-%d %H:%M} UTC; summarize it afterwards",
+                f"{period.grain} period {period} ends at {end:%Y-%m-%d %H:%M} UTC; {then} it afterwards",
                 allow_retries=False,
             )
 
@@ -186,13 +187,9 @@ def _metadata(result: PartitionResult, preview: str | None) -> dict[str, Any]:
             "not_captured": result.not_captured,
         }
     if result.asset == table_asset(result.period.grain):
-        usage = result.usage
         metadata |= {
-            "calls": usage.calls,
-            "tokens_in": usage.tokens_in,
-            "tokens_out": usage.tokens_out,
-            "cost_usd": 0.0 if usage.cost is None else round(usage.cost, 6),
-            "calls_without_price": usage.unpriced,
+            **usage_numbers(result.usage),
+            "calls_without_price": result.usage.unpriced,
             "fallbacks": result.fallbacks,
             "unfinished": result.unfinished,
             "refused": result.refused.total(),
@@ -204,3 +201,9 @@ def _metadata(result: PartitionResult, preview: str | None) -> dict[str, Any]:
         metadata["bytes"] = result.bytes
     metadata |= {"seconds": round(result.seconds, 4), "changed": result.changed, "period": result.period.key}
     return metadata
+
+
+def usage_numbers(usage: Usage) -> dict[str, Any]:
+    """Return the calls of models and their cost, as metadata."""
+    cost = 0.0 if usage.cost is None else round(usage.cost, 6)
+    return {"calls": usage.calls, "tokens_in": usage.tokens_in, "tokens_out": usage.tokens_out, "cost_usd": cost}
