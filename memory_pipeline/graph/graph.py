@@ -19,7 +19,6 @@ from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph.entities import named_in, ranked, related_in, says_i
-from memory_pipeline.graph.state import GraphOverlay
 from memory_pipeline.lake.codec.graph import rows_to_triples
 
 if TYPE_CHECKING:
@@ -30,12 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.periods import Calendar, When
-    from memory_pipeline.domain.scopes import Scope
-    from memory_pipeline.graph.joined import JoinedGraphs
     from memory_pipeline.graph.snapshot import GraphSnapshot, Layer
-    from memory_pipeline.lake import Lake
+    from memory_pipeline.graph.state import GraphOverlay, JoinedGraphs
     from memory_pipeline.lake.sql.session import QueryResult, Session
-    from memory_pipeline.overlay import PendingJournal
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,22 +131,15 @@ class Graph:
     :meth:`query` return facts that were withdrawn or replaced. Every `limit` is 1 to 10,000; `total` of the result is
     the number without it. Safe to use from several threads.
 
-    It is the graph of one scope; :meth:`joining` returns that of several. Of two values of a single-valued predicate in
-    two scopes, the newer is first.
+    It is the graph of one scope, or of several. Of two values of a single-valued predicate in two scopes, the newer is
+    first.
     """
 
     _session: tuple[GraphSnapshot, Session] | None = None
 
-    def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
-        self._calendar = lake.calendar
-        self._state: GraphOverlay | JoinedGraphs = GraphOverlay(lake, scope, pending)
-
-    @classmethod
-    def joining(cls, graphs: JoinedGraphs, calendar: Calendar) -> Graph:
-        """Return the graphs of several scopes as one."""
-        graph = cls.__new__(cls)
-        graph._calendar, graph._state = calendar, graphs
-        return graph
+    def __init__(self, state: GraphOverlay | JoinedGraphs, calendar: Calendar) -> None:
+        self._state = state
+        self._calendar = calendar
 
     def entity(self, name: str) -> Entity | None:
         """Return the entity with a name or alias; None if it is unknown or has no valid fact."""

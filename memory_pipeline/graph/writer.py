@@ -42,7 +42,6 @@ class GraphWriter:
         self._lake = lake
         self._scope = scope
         self._start = start
-        self._pending = pending
         self._state = GraphOverlay(lake, scope, pending)
         self._users = users
         self._clock = EventClock()
@@ -142,7 +141,7 @@ class GraphWriter:
         Raises:
             InputError: an entity is unknown, or an argument is invalid. Nothing was written.
         """
-        graph = Graph(self._lake, self._scope, self._pending)
+        graph = Graph(self._state, self._lake.calendar)
         for argument, name in (("source", source), ("target", target)):
             if not graph.knows(name, argument):
                 raise InputError(f"{argument} {shown(name)} is unknown; add it with add_entity first, or use insert")

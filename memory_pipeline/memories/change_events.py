@@ -93,9 +93,10 @@ class ChangeValidator:
             InputError: a filter is invalid.
         """
         from memory_pipeline.memories import DurableMemories
+        from memory_pipeline.memories.state import JoinedOverlays
 
         snapshot = self._state.snapshot()
-        found = DurableMemories(self._state).matching(**filters, status=None)
+        found = DurableMemories(JoinedOverlays(lambda: [self._state])).matching(**filters, status=None)
         active = [one for one in found if one.status is not Status.DEPRECATED and snapshot.resolved(one.id) == one.id]
         return sorted(one.id for one in active)
 
@@ -119,7 +120,7 @@ class ChangeValidator:
             raise InputError(f"{shown(change)} is not accepted; expected a mapping")
         verb = _verb(change.get("memory"))
         known: DurableMemory | None
-        fields = {**change, "value": _json_of(change["value"])} if "value" in change else change
+        fields = {**change, "value": stored_json("value", change["value"])} if "value" in change else change
         fields = {name: value for name, value in fields.items() if value is not None}
         accepted = _CHANGE_KEYS | _ACCEPTED[verb]
         unknown = sorted(str(name) for name in fields.keys() - accepted)
@@ -178,7 +179,7 @@ class ChangeValidator:
         ids = set() if known is None else {known.id, *known.merged_ids}
         top = self._state.snapshot()
         if context is not None:
-            entries = top.headers(lambda rows: rows.equal("context", context), lambda header: header.context == context)
+            entries = top.headers(lambda rows: rows.equal("context", context))
             described = self._state.find(Changes(context=CONTEXTS, key=context))
             ids |= {header.id for header in entries} | (set() if described is None else {described.id})
         if any(one not in top for one in ahead):
@@ -322,16 +323,25 @@ def _check_terms(memory: DurableMemory, changes: Changes) -> None:
     check_terms(*(getattr(changes, name) or (None if name in gone else getattr(memory, name)) for name in _TERMS))
 
 
-def _json_of(value: object) -> str:
+def stored_json(name: str, value: object) -> str:
+    """Return a value as the JSON that is stored; `name` is for the message.
+
+    Raises:
+        InputError: it is no JSON value, too long, or nested too deep.
+    """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        is_deep = depth_of(json.loads(text)) > MAX_DEPTH
     except RecursionError:
-        raise InputError(f"value is nested more than {MAX_DEPTH} levels deep") from None
+        is_deep, text = True, ""
     except (TypeError, ValueError) as error:
-        raise InputError(f"value {shown(value)} is not accepted; expected a JSON value: {error}") from None
+        raise InputError(f"{name} {shown(value)} is not accepted; expected a JSON value: {error}") from None
+    if is_deep:
+        raise InputError(f"{name} is nested more than {MAX_DEPTH} levels deep")
     if len(text) > MAX_VALUE:
-        raise InputError(f"value has {len(text):,} characters as JSON; expected at most {MAX_VALUE:,}")
-    if depth_of(json.loads(text)) > MAX_DEPTH:
-        raise InputError(f"value is nested more than {MAX_DEPTH} levels deep")
+        raise InputError(
+            f"{name} has {len(text):,} characters as JSON; expected at most {MAX_VALUE:,}. Store long documents "
+            "elsewhere, and their address here"
+        )
     # JSON allows these control characters unescaped, stored text does not.
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

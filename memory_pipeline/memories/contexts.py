@@ -332,18 +332,17 @@ class Contexts:
     def _search(self) -> MemorySearch:
         # Imported late: most programs search contexts with other memories, by a reader.
         from memory_pipeline.graph import Graph
-        from memory_pipeline.graph.joined import JoinedGraphs
-        from memory_pipeline.memories.joined import JoinedOverlays
-        from memory_pipeline.memories.layouts import MemoryLayouts
-        from memory_pipeline.memories.ranker import MemoryRanker
+        from memory_pipeline.graph.state import JoinedGraphs
+        from memory_pipeline.memories.ranker import MemoryLayouts, MemoryRanker
         from memory_pipeline.memories.search import MemorySearch
+        from memory_pipeline.memories.state import JoinedOverlays
         from memory_pipeline.models.factory import reading_embedder
 
         state, calendar = self._state, self._state.calendar
         embedder = reading_embedder(self._lake.configuration(), lambda: datetime.now(UTC))
         layouts = MemoryLayouts(state, embedder)
         ranker = MemoryRanker(lambda: [layouts], embedder, calendar)
-        graph = Graph.joining(JoinedGraphs(list, None), calendar)
+        graph = Graph(JoinedGraphs(list, None), calendar)
         return MemorySearch(JoinedOverlays(lambda: [state]), ranker, embedder, graph, calendar)
 
     def _entry(self, name: str, key: str) -> DurableMemory | None:
@@ -375,7 +374,7 @@ class Contexts:
 
 def _entries_of(top: MemorySnapshot, name: str) -> dict[str, DurableMemory]:
     """Return the entries of a context by id, whatever their status."""
-    headers = top.headers(lambda rows: rows.equal("context", name), lambda header: header.context == name)
+    headers = top.headers(lambda rows: rows.equal("context", name))
     return top.load([header.id for header in headers])
 
 

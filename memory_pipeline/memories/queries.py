@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,10 +18,9 @@ from memory_pipeline.domain.model_calls import TextLines
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.domain.values import count_of, one_of
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.memories.snapshot import JoinedMemories
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Unpack
 
     import numpy as np
@@ -33,9 +31,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.links import Link
     from memory_pipeline.domain.memories.record import DurableMemory, Header
     from memory_pipeline.domain.periods import Calendar, When
-    from memory_pipeline.memories.joined import JoinedOverlays
-    from memory_pipeline.memories.snapshot import AnySnapshot, Rows
-    from memory_pipeline.memories.state import MemoryOverlay
+    from memory_pipeline.memories.snapshot import JoinedMemories, Rows
+    from memory_pipeline.memories.state import JoinedOverlays
 
     # Inside of the class, `list` is its method.
     Found = list[DurableMemory]
@@ -58,7 +55,7 @@ class DurableMemories:
     Of a preference in several scopes, the user's own value is returned before a group's, and that before the agent's.
     """
 
-    def __init__(self, state: MemoryOverlay | JoinedOverlays) -> None:
+    def __init__(self, state: JoinedOverlays) -> None:
         self._state = state
 
     def get(self, id: str, *, now: When | None = None) -> DurableMemory | None:  # noqa: A002  # every store calls it so
@@ -128,12 +125,9 @@ class DurableMemories:
         """
         settings = self._state.settings
         top = self._state.snapshot(until_of(now, self._state.calendar))
-        hot = top.headers(
-            lambda rows: _recalled(rows) & rows.equal("temperature", Temperature.HOT.value),
-            lambda header: header.is_recalled and header.temperature is Temperature.HOT,
-        )
+        hot = top.headers(lambda rows: _recalled(rows) & rows.equal("temperature", Temperature.HOT.value))
         memories: Iterable[DurableMemory] = top.load([header.id for header in hot]).values()
-        if isinstance(top, JoinedMemories):  # each scope keeps the limits, but not all together
+        if len(top.parts) > 1:  # each scope keeps the limits, but not all together
             memories = within_limits(memories, settings.hot_entries, settings.hot_tokens)
         index = HotIndex()
         left = settings.hot_tokens
@@ -148,7 +142,7 @@ class DurableMemories:
         """Return who said a memory to the user of this reader; see :mod:`memory_pipeline.domain.authority`."""
         return self._said_by(memory, self._state.snapshot())
 
-    def _said_by(self, memory: DurableMemory, top: AnySnapshot) -> Authority:
+    def _said_by(self, memory: DurableMemory, top: JoinedMemories) -> Authority:
         identity = top.identity_of(memory.id)
         return authority_of(memory.source_type, memory.editor, memory.content, identity, self._state.user_id)
 
@@ -161,9 +155,7 @@ class DurableMemories:
             InputError: an argument is invalid.
         """
         count_of("limit", limit, 1, MAX_LISTED)
-        return self._state.snapshot(until_of(now, self._state.calendar)).headers(
-            _recalled, lambda header: header.is_recalled, limit
-        )
+        return self._state.snapshot(until_of(now, self._state.calendar)).headers(_recalled, limit)
 
     def list(
         self,
@@ -188,12 +180,9 @@ class DurableMemories:
         """
         check_names(filters, ListFilters)
         count_of("limit", limit, 1, MAX_LISTED)
-        terms = _Conditions.of(status, filters)
-        origin: Any = {name: filters.get(name) for name in Origin.__annotations__}
-        terms = replace(terms, equal={**terms.equal, **values_of(origin)})
-        until = until_of(now, self._state.calendar)
+        mask, until = _mask_of(status, filters), until_of(now, self._state.calendar)
         top = self._state.snapshot(until)
-        headers = top.headers(terms.mask, terms.fits, None if review else limit)
+        headers = top.headers(mask, None if review else limit)
         memories = self._state.with_uses(top.load([header.id for header in headers]), until)
         found = [memories[header.id] for header in headers if header.id in memories]
         if not review:
@@ -208,8 +197,7 @@ class DurableMemories:
             InputError: an argument is invalid.
         """
         check_names(filters, MemoryFilters)
-        terms = _Conditions.of(status, filters)
-        return self._state.snapshot().headers(terms.mask, terms.fits)
+        return self._state.snapshot().headers(_mask_of(status, filters))
 
     def page(
         self,
@@ -227,13 +215,9 @@ class DurableMemories:
         Raises:
             InputError: `now` is not a time with a zone.
         """
-        terms = _Conditions.of(Status.ACTIVE, {})
-        until = until_of(now, self._state.calendar)
+        active, until = _mask_of(Status.ACTIVE, {}), until_of(now, self._state.calendar)
         top = self._state.snapshot(until)
-        found = top.ids(
-            lambda rows: terms.mask(rows) & (True if since is None else rows.since("updated_at", since)),
-            lambda header: terms.fits(header) and (since is None or header.updated_at >= since),
-        )
+        found = top.ids(lambda rows: active(rows) & (True if since is None else rows.since("updated_at", since)))
         ids = sorted((one for one in found if before is None or one < before), reverse=True)[:limit]
         memories = top.load(ids, alone=limit is not None)
         if limit is None:
@@ -289,9 +273,9 @@ class DurableMemories:
 
     def _preferences(self, user_id: str, key: str | None, now: When | None) -> dict[str, Any]:
         owner = _text("user_id", user_id)
-        terms = _Conditions.of(Status.ACTIVE, {"kind": MemoryKind.PREFERENCE, "user_id": owner, "key": key})
+        mask = _mask_of(Status.ACTIVE, {"kind": MemoryKind.PREFERENCE, "user_id": owner, "key": key})
         top = self._state.snapshot(until_of(now, self._state.calendar))
-        found = top.headers(terms.mask, terms.fits)
+        found = top.headers(mask)
         memories = top.load([header.id for header in found if header.key is not None])
         values = {
             memory.key or "": memory.value
@@ -308,55 +292,40 @@ def precedence(identity: str) -> int:
     return 0 if not identity else 2 if identity.startswith("user:") else 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Conditions:
-    """Conditions for memories, by attribute: a value, or a name in its compared form. None means any.
+def _mask_of(status: object, filters: MemoryFilters | ListFilters) -> Callable[[Rows], NDArray[np.bool_]]:
+    """Return a function that masks the rows of memories that match. Descriptions of contexts never match.
 
-    Descriptions of contexts never match.
+    Raises:
+        InputError: a filter is invalid.
     """
+    names: Mapping[str, Any] = filters
+    kind, tag = names.get("kind"), names.get("tag")
+    texts: dict[str, str] = {
+        name: _text(name, value)
+        for name in ("predicate", "user_id", "key", "subject", "object")
+        if (value := names.get(name)) is not None
+    }
+    equal: dict[str, Any] = {name: texts[name] for name in ("user_id", "key") if name in texts}
+    if kind is not None:
+        equal["kind"] = MemoryKind.parse(kind).value
+    if status is not None and status != "any":
+        equal["status"] = one_of(Status, "status", status).value
+    if "predicate" in texts:
+        equal["predicate"] = snake_case(texts["predicate"])
+    called: dict[str, str] = {name: name_key(texts[name]) for name in ("subject", "object") if name in texts}
+    label = None if tag is None else " ".join(_text("tag", tag).split())
+    origin: Any = {name: names.get(name) for name in Origin.__annotations__}
+    equal |= values_of(origin)
 
-    equal: Mapping[str, str | bool | None]
-    called: Mapping[str, str | None]
-    tag: str | None
+    def mask(rows: Rows) -> NDArray[np.bool_]:
+        found = ~rows.equal("context", CONTEXTS)
+        for name, value in equal.items():
+            found &= rows.equal(name, value)
+        for name, value in called.items():
+            found &= rows.called(name, value)
+        return found if label is None else found & rows.tagged(label)
 
-    @classmethod
-    def of(cls, status: object, filters: MemoryFilters) -> _Conditions:
-        kind, tag = filters.get("kind"), filters.get("tag")
-        texts = {
-            name: _text(name, value)
-            for name in ("predicate", "user_id", "key", "subject", "object")
-            if (value := filters.get(name)) is not None
-        }
-        return cls(
-            equal={
-                "kind": None if kind is None else MemoryKind.parse(kind).value,
-                "status": None if status is None or status == "any" else one_of(Status, "status", status).value,
-                "predicate": snake_case(texts["predicate"]) if "predicate" in texts else None,
-                "user_id": texts.get("user_id"),
-                "key": texts.get("key"),
-            },
-            called={name: name_key(texts[name]) for name in ("subject", "object") if name in texts},
-            tag=None if tag is None else " ".join(_text("tag", tag).split()),
-        )
-
-    def mask(self, rows: Rows) -> NDArray[np.bool_]:
-        mask = ~rows.equal("context", CONTEXTS)
-        for name, value in self.equal.items():
-            mask &= True if value is None else rows.equal(name, value)
-        for name, value in self.called.items():
-            mask &= True if value is None else rows.called(name, value)
-        return mask if self.tag is None else mask & rows.tagged(self.tag)
-
-    def fits(self, header: Header) -> bool:
-        return (
-            header.context != CONTEXTS
-            and all(value is None or getattr(header, name) == value for name, value in self.equal.items())
-            and all(
-                value is None or ((said := getattr(header, name)) is not None and name_key(said) == value)
-                for name, value in self.called.items()
-            )
-            and (self.tag is None or self.tag in header.tags)
-        )
+    return mask
 
 
 def values_of(origin: Origin) -> dict[str, Any]:

@@ -29,9 +29,8 @@ from memory_pipeline.errors import InputError, ModelError, shown
 from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.memories import DurableMemories
-from memory_pipeline.memories.layouts import Pool
 from memory_pipeline.memories.queries import until_of, values_of
-from memory_pipeline.memories.ranker import Ranked, RankedMemories, Wanted
+from memory_pipeline.memories.ranker import Pool, Ranked, RankedMemories, Wanted
 from memory_pipeline.search.arguments import MAX_RESULTS, question_in, validate_ids, validate_query
 from memory_pipeline.search.row_block import speaker_of
 
@@ -46,10 +45,10 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder, MemorySelector
     from memory_pipeline.domain.text.ranking import OwnName
     from memory_pipeline.graph import Graph, GraphFact
-    from memory_pipeline.memories.joined import JoinedOverlays
     from memory_pipeline.memories.queries import Found
     from memory_pipeline.memories.ranker import MemoryRanker
-    from memory_pipeline.memories.snapshot import AnySnapshot
+    from memory_pipeline.memories.snapshot import JoinedMemories
+    from memory_pipeline.memories.state import JoinedOverlays
     from memory_pipeline.search.copies import Block
 
 _log = logging.getLogger(__name__)
@@ -240,8 +239,7 @@ class MemorySearch(DurableMemories):
         """Return the instructions that apply to the reader, the newest first; cold ones are left out."""
         top = self._state.snapshot(until_of(now, self._state.calendar))
         headers = top.headers(
-            lambda rows: rows.equal("status", Status.ACTIVE.value) & rows.equal("kind", MemoryKind.INSTRUCTION.value),
-            lambda header: header.is_recalled and header.kind is MemoryKind.INSTRUCTION,
+            lambda rows: rows.equal("status", Status.ACTIVE.value) & rows.equal("kind", MemoryKind.INSTRUCTION.value)
         )
         found = top.load([one.id for one in headers])
         return [one for one in found.values() if one.is_recalled and self._said_by(one, top).may_instruct]
@@ -399,7 +397,7 @@ def unit_vector(vector: Sequence[float], dimension: int) -> NDArray[np.float32]:
     return numbers / np.float32(length)
 
 
-def _without_hidden(top: AnySnapshot, found: list[Ranked], wanted: Wanted) -> list[Ranked]:
+def _without_hidden(top: JoinedMemories, found: list[Ranked], wanted: Wanted) -> list[Ranked]:
     if wanted.hides is None:
         return found
     memories = top.load([one.id for one in found])

@@ -7,6 +7,7 @@ and replace their rows.
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,10 +16,11 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.record import Header
-from memory_pipeline.lake.codec.memories import row_to_header, row_to_memory
+from memory_pipeline.lake.codec.memories import HEADER_COLUMNS, row_to_header, row_to_memory
+from memory_pipeline.lake.schemas import MEMORIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -140,7 +142,7 @@ class MemorySnapshot:
         self.rows = rows
         self.above = above
         self.is_whole = is_whole
-        self._identity = identity
+        self.identity = identity
 
     def __len__(self) -> int:
         return int(self.visible.sum()) + len(self.above.newest)
@@ -172,10 +174,6 @@ class MemorySnapshot:
         found = {one: Header.of(newest[one]) for one in memory_ids if one in newest}
         return found | self.rows.headers([one for one in memory_ids if one not in found])
 
-    def identity_of(self, memory_id: str) -> str:  # noqa: ARG002  # as in JoinedMemories
-        """Return the identity of a memory's scope."""
-        return self._identity
-
     def unaliased(self, memory_id: str) -> str:
         """Return the id of the memory that an id of REMEMBER stands for: itself, or one with the same words."""
         return self.above.aliases.get(memory_id, memory_id)
@@ -191,73 +189,71 @@ class MemorySnapshot:
             memory_id = into.id
         return memory_id
 
-    def headers(
-        self,
-        mask: Callable[[Rows], NDArray[np.bool_]],
-        fits: Callable[[Header], bool],
-        limit: int | None = None,
-    ) -> list[Header]:
-        """Return the headers of matching memories, newest first; `mask` matches rows, `fits` headers."""
+    def headers(self, mask: Callable[[Rows], NDArray[np.bool_]], limit: int | None = None) -> list[Header]:
+        """Return the headers of matching memories, newest first; `mask` returns a mask of the rows that match."""
         rows = self.rows
         places = rows.newest[(self.visible & mask(rows))[rows.newest]] if len(rows) else np.empty(0, np.int64)
         found = [row_to_header(row) for row in rows.table.take(pa.array(places[:limit])).to_pylist()]
-        found += [header for header in map(Header.of, self.above.newest.values()) if fits(header)]
-        return _newest_first(found)[:limit]
+        return _newest_first([*found, *map(Header.of, self._above(mask))])[:limit]
 
-    def ids(self, mask: Callable[[Rows], NDArray[np.bool_]], fits: Callable[[Header], bool]) -> list[str]:
+    def ids(self, mask: Callable[[Rows], NDArray[np.bool_]]) -> list[str]:
         """Return the ids of matching memories, in any order; see :meth:`headers`."""
         rows = self.rows
         found: list[str] = rows.table["memory_id"].filter(pa.array(self.visible & mask(rows))).to_pylist()
-        return found + [header.id for header in map(Header.of, self.above.newest.values()) if fits(header)]
+        return found + [memory.id for memory in self._above(mask)]
+
+    def _above(self, mask: Callable[[Rows], NDArray[np.bool_]]) -> Iterator[DurableMemory]:
+        """Return the matching memories of `above`."""
+        memories = self.above.newest.values()
+        return compress(memories, mask(self._above_rows)) if memories else iter(())
+
+    @cached_property
+    def _above_rows(self) -> Rows:
+        table = table_of(self.above.newest.values(), HEADER_COLUMNS)
+        return Rows(table, lambda _: table)
 
 
 class JoinedMemories:
-    """The memories of several scopes; methods as in :class:`MemorySnapshot`."""
+    """The memories of some scopes; methods as in :class:`MemorySnapshot`."""
 
     def __init__(self, parts: Sequence[MemorySnapshot]) -> None:
-        self._parts = parts
+        self.parts = parts
 
     def load(self, memory_ids: Collection[str], *, alone: bool = False) -> dict[str, DurableMemory]:
         """Return memories by id."""
-        return {one: memory for part in self._parts for one, memory in part.load(memory_ids, alone=alone).items()}
+        return {one: memory for part in self.parts for one, memory in part.load(memory_ids, alone=alone).items()}
 
     def headers_of(self, memory_ids: Collection[str]) -> dict[str, Header]:
         """Return headers by id."""
-        return {one: header for part in self._parts for one, header in part.headers_of(memory_ids).items()}
+        return {one: header for part in self.parts for one, header in part.headers_of(memory_ids).items()}
 
-    def headers(
-        self,
-        mask: Callable[[Rows], NDArray[np.bool_]],
-        fits: Callable[[Header], bool],
-        limit: int | None = None,
-    ) -> list[Header]:
+    def headers(self, mask: Callable[[Rows], NDArray[np.bool_]], limit: int | None = None) -> list[Header]:
         """Return the headers of matching memories, newest first."""
-        return _newest_first([header for part in self._parts for header in part.headers(mask, fits, limit)])[:limit]
+        return _newest_first([header for part in self.parts for header in part.headers(mask, limit)])[:limit]
 
-    def ids(self, mask: Callable[[Rows], NDArray[np.bool_]], fits: Callable[[Header], bool]) -> list[str]:
+    def ids(self, mask: Callable[[Rows], NDArray[np.bool_]]) -> list[str]:
         """Return the ids of matching memories, in any order."""
-        return [memory_id for part in self._parts for memory_id in part.ids(mask, fits)]
+        return [memory_id for part in self.parts for memory_id in part.ids(mask)]
 
     def identity_of(self, memory_id: str) -> str:
         """Return the identity of a memory's scope."""
-        return next((part.identity_of(memory_id) for part in self._parts if memory_id in part), "")
+        return next((part.identity for part in self.parts if memory_id in part), "")
 
     def unaliased(self, memory_id: str) -> str:
         """Return the id of the memory that an id of REMEMBER stands for."""
-        found = (part.unaliased(memory_id) for part in self._parts)
+        found = (part.unaliased(memory_id) for part in self.parts)
         return next((one for one in found if one != memory_id), memory_id)
 
     def resolved(self, memory_id: str) -> str:
         """Return the id of the memory that a memory was merged into, or its own id."""
-        return next((part.resolved(memory_id) for part in self._parts if memory_id in part), memory_id)
+        return next((part.resolved(memory_id) for part in self.parts if memory_id in part), memory_id)
 
 
-AnySnapshot = MemorySnapshot | JoinedMemories
-
-
-def joined(parts: Sequence[MemorySnapshot]) -> AnySnapshot:
-    """Return the memories of some scopes as one snapshot."""
-    return parts[0] if len(parts) == 1 else JoinedMemories(parts)
+def table_of(memories: Collection[DurableMemory], columns: Sequence[str]) -> pa.Table:
+    """Return memories that are not stored yet as rows, with some columns."""
+    schema = pa.schema([MEMORIES.schema.field(name) for name in columns])
+    values = [[getattr(memory, "id" if name == "memory_id" else name) for memory in memories] for name in columns]
+    return pa.table(list(map(pa.array, values, schema.types)), schema=schema)
 
 
 def _newest_first(headers: list[Header]) -> list[Header]:

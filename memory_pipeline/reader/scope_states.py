@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.text.ranking import OwnName
 from memory_pipeline.graph import Graph
-from memory_pipeline.graph.joined import JoinedGraphs
-from memory_pipeline.graph.state import GraphOverlay
-from memory_pipeline.memories.joined import JoinedOverlays
-from memory_pipeline.memories.layouts import MemoryLayouts
+from memory_pipeline.graph.state import GraphOverlay, JoinedGraphs
 from memory_pipeline.memories.queries import until_of
-from memory_pipeline.memories.ranker import MemoryRanker
+from memory_pipeline.memories.ranker import MemoryLayouts, MemoryRanker
 from memory_pipeline.memories.search import MemorySearch
-from memory_pipeline.memories.state import MemoryOverlay
+from memory_pipeline.memories.state import JoinedOverlays, MemoryOverlay
 from memory_pipeline.overlay import PendingJournal, found_once
 from memory_pipeline.reader.packing.suppression import SuppressionIndex, joined_rules
 from memory_pipeline.search.candidates import IndexOverlay, ResidentRows
@@ -80,7 +77,7 @@ class ScopeStates:
 
     def graph(self, user_id: str | None) -> Graph:
         """Return the graph of all scopes, for the reader of a user."""
-        return Graph.joining(JoinedGraphs(lambda: [one.graph for one in self()], user_id), self._local_calendar)
+        return Graph(JoinedGraphs(lambda: [one.graph for one in self()], user_id), self._local_calendar)
 
     def own_name(self, user_id: str | None) -> OwnName | None:
         """Return the name of the user who asks. Another person has it if the graph has an entity of this name."""

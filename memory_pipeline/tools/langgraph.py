@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from enum import Enum
 from functools import cache, lru_cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -373,12 +374,8 @@ def _passing(items: Iterator[FoundItem], filters: Mapping[str, Any], limit: int)
 
 def _of_hit(hit: Hit, *, is_scored: bool = False) -> FoundItem:
     values = {
-        "content": hit.content,
-        "grain": str(hit.grain),
-        "period": hit.period,
+        **_fields(hit, "content", "grain", "period", "kind", "conversation_id"),
         "date": hit.date.isoformat(),
-        "kind": str(hit.kind),
-        "conversation_id": hit.conversation_id,
         "source_ids": list(hit.source_ids),
         "starts_at": hit.starts_at.isoformat(),
         "ends_at": hit.ends_at.isoformat(),
@@ -389,17 +386,8 @@ def _of_hit(hit: Hit, *, is_scored: bool = False) -> FoundItem:
 
 def _of_memory(memory: DurableMemory, warning_text: str | None, score: float | None = None) -> FoundItem:
     values = {
-        "content": memory.content,
-        "kind": memory.kind.value,
-        "title": memory.title,
-        "subject": memory.subject,
-        "predicate": memory.predicate,
-        "object": memory.object,
-        "importance": memory.importance,
-        "confidence": memory.confidence,
-        "version": memory.version,
-        "temperature": memory.temperature.value,
-        "status": memory.status.value,
+        **_fields(memory, "content", "kind", "title", "subject", "predicate", "object", "importance", "confidence"),
+        **_fields(memory, "version", "temperature", "status"),
         "tags": list(memory.tags),
         "warning": warning_text,
         "source_ids": list(memory.source_ids),
@@ -413,13 +401,18 @@ def _of_fact(fact: GraphFact, *, is_scored: bool = False) -> FoundItem:
         "subject": fact.source,
         "predicate": fact.label,
         "object": fact.target,
-        "confidence": fact.confidence,
-        "weight": fact.weight,
+        **_fields(fact, "confidence", "weight"),
         "since": fact.since.isoformat(),
         "source_ids": list(fact.evidence),
     }
     score = fact.score if is_scored else None
     return FoundItem(fact.id, (GRAPH,), values, fact.valid_from, fact.updated_at, score)
+
+
+def _fields(of: object, *names: str) -> dict[str, Any]:
+    """Return attributes as JSON values."""
+    values = ((name, getattr(of, name)) for name in names)
+    return {name: value.value if isinstance(value, Enum) else value for name, value in values}
 
 
 def _matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:

@@ -11,16 +11,17 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING, Any, Final
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import MemoryVerb
-from memory_pipeline.domain.memories.record import MAX_CONTENT, MAX_VALUE, MemoryKind, SourceType
+from memory_pipeline.domain.memories.record import MAX_CONTENT, MemoryKind, SourceType
 from memory_pipeline.domain.scopes import MAX_ID, label_of
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of
+from memory_pipeline.memories.change_events import stored_json
 from memory_pipeline.memories.queries import MAX_LISTED, precedence
 
 if TYPE_CHECKING:
@@ -162,22 +163,9 @@ def put_change(
         return change
     if not isinstance(value, Mapping):
         raise InputError(f"value {shown(value)} of {where} is not accepted; expected a mapping, or None to delete")
-    try:
-        text = json.dumps(dict(value), ensure_ascii=False, allow_nan=False)
-        is_deep = depth_of(json.loads(text)) > MAX_DEPTH
-    except RecursionError:
-        is_deep, text = True, ""
-    except (TypeError, ValueError) as error:
-        raise InputError(f"value of {where} is not accepted; expected JSON: {error}") from None
-    if is_deep:
-        raise InputError(f"value of {where} is nested more than {MAX_DEPTH} levels deep")
+    text = stored_json(f"value of {where}", dict(value))
     if not is_unicode(text):
         raise InputError(f"value of {where} is not valid Unicode text")
-    if len(text) > MAX_VALUE:
-        raise InputError(
-            f"value of {where} has {len(text):,} characters as JSON; expected at most {MAX_VALUE:,}. "
-            "Store long documents elsewhere, and their address here"
-        )
     content = "\n".join(texts(json.loads(text)))
     content = without_recalled("\n".join(_CONTROL.sub(" ", line) for line in content.split("\n"))[:MAX_CONTENT]).strip()
     return {
@@ -256,24 +244,17 @@ def fits(value: object, condition: object) -> bool:
 
 
 def _compared(value: Any, operator: str, bound: Any) -> bool:
-    if operator == "$eq":
-        return bool(value == bound)
-    if operator == "$ne":
-        return bool(value != bound)
-    compare = _ORDERS.get(operator)
+    compare = _OPERATORS.get(operator)
     if compare is None:
-        raise InputError(f"operator {shown(operator)} is unknown; accepted: $eq, $ne, {', '.join(_ORDERS)}")
-    if value is None:
+        raise InputError(f"operator {shown(operator)} is unknown; accepted: {', '.join(_OPERATORS)}")
+    if value is None and operator not in {"$eq", "$ne"}:
         return False
     try:
-        return compare(value, bound)
+        return bool(compare(value, bound))
     except TypeError:
         raise InputError(f"{operator} {shown(bound)} cannot be compared with {shown(value)}") from None
 
 
-_ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "$gt": lambda value, bound: bool(value > bound),
-    "$gte": lambda value, bound: bool(value >= bound),
-    "$lt": lambda value, bound: bool(value < bound),
-    "$lte": lambda value, bound: bool(value <= bound),
-}
+_OPERATORS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "$eq": eq, "$ne": ne, "$gt": gt, "$gte": ge, "$lt": lt, "$lte": le,
+}  # fmt: skip

@@ -15,6 +15,7 @@ from memory_pipeline.domain.graph.operations import Edit, Operation
 from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.graph import Graph
+from memory_pipeline.graph.state import GraphOverlay
 from memory_pipeline.graph.writer import GraphWriter
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.graph import operations_to_rows
@@ -86,7 +87,7 @@ def operations_in(text: str, message_ids: Sequence[str], at: datetime) -> tuple[
 
 def graph_of(lake: Lake, scope: Scope = ACME) -> Graph:
     """Return the graph of a new reader."""
-    return Graph(lake, scope, PendingJournal(lake, scope))
+    return Graph(GraphOverlay(lake, scope, PendingJournal(lake, scope)), lake.calendar)
 
 
 def writer_of(lake: Lake, scope: Scope = ACME) -> GraphWriter:

@@ -12,6 +12,7 @@ import pytest
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph import Facts, Graph, GraphFact, Neighbor
+from memory_pipeline.graph.state import GraphOverlay
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.models.factory import default_models
@@ -95,7 +96,7 @@ def test_facts_at_any_time_equal_those_of_the_model(lake: Lake) -> None:
     for scope, (landed, files) in parts.items():
         every = [*landed, *(one for file in files for one in file)]
         triples = model(scope, every, VOCABULARY)
-        graph = Graph(lake, scope, Waiting(lake, scope, *files))
+        graph = Graph(GraphOverlay(lake, scope, Waiting(lake, scope, *files)), lake.calendar)
         name = every[0].subject
         own = [one for one in triples if compared(name) in {one.source_id, one.target_id}]
         for moment in [one.event_at for one in every[::3]]:

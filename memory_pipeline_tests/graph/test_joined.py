@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.domain.scopes import Scope, scope_key
 from memory_pipeline.graph import Graph
-from memory_pipeline.graph.joined import JoinedGraphs
-from memory_pipeline.graph.state import GraphOverlay
+from memory_pipeline.graph.state import GraphOverlay, JoinedGraphs
 from memory_pipeline.lake import Lake
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.effort import examples
@@ -46,7 +45,7 @@ def overlay(lake: Lake, scope: Scope, *files: Sequence[Operation]) -> GraphOverl
 
 
 def joined(lake: Lake, overlays: Sequence[GraphOverlay], user_id: str | None = None) -> Graph:
-    return Graph.joining(JoinedGraphs(lambda: overlays, user_id), lake.calendar)
+    return Graph(JoinedGraphs(lambda: overlays, user_id), lake.calendar)
 
 
 NAMES = st.sampled_from(["Anna", "Bruno", "Carla", "tea", "User"])
@@ -68,7 +67,7 @@ def test_joined_graphs_equal_one_graph_of_all(
     ]
     graph = joined(lake, overlays)
     other = Scope("acme", "whole")
-    whole = Graph(lake, other, Waiting(lake, other, [one for each in own for one in each]))
+    whole = Graph(GraphOverlay(lake, other, Waiting(lake, other, [one for each in own for one in each])), lake.calendar)
     assert set(lines(graph.facts())) == set(lines(whole.facts()))
     assert len(graph.query("SELECT * FROM history", max_rows=1_000).rows) == graph.facts().total
     for name in {term for _, (subject, _, value) in said for term in (subject, value)}:

@@ -12,6 +12,7 @@ from memory_pipeline.domain.memories.events import Changes
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph import Graph
+from memory_pipeline.graph.state import GraphOverlay
 from memory_pipeline.lake import Lake
 from memory_pipeline.memories import MemoryOverlay
 from memory_pipeline.models.factory import default_models
@@ -127,10 +128,10 @@ def state(lake: Lake, scope: Scope) -> dict[str, Any]:
     """Return what readers see, without ids and times."""
     overlay = MemoryOverlay(lake, scope, PendingJournal(lake, scope))
     top = overlay.snapshot()
-    headers = top.headers(lambda rows: np.ones(len(rows), np.bool_), lambda _: True)
+    headers = top.headers(lambda rows: np.ones(len(rows), np.bool_))
     found = top.load([header.id for header in headers])
     writer = MemoryWriter(lake, scope, START)
-    facts = Graph(lake, scope, PendingJournal(lake, scope)).facts()
+    facts = Graph(GraphOverlay(lake, scope, PendingJournal(lake, scope)), lake.calendar).facts()
     return {
         "memories": sorted(
             (one.content, one.key or "", one.status, one.value or "", round(one.importance, 4), one.confidence)

@@ -14,6 +14,7 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.codec.memories import consolidation_to_rows, events_to_rows, rows_to_events
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, MEMORY_EVENTS
 from memory_pipeline.memories import DurableMemories, MemoryOverlay
+from memory_pipeline.memories.state import JoinedOverlays
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.overlay import PendingJournal
 from memory_pipeline.steps.fold_memories import project_events, refold_memories
@@ -105,7 +106,8 @@ def state_of(lake: Lake, scope: Scope = ACME) -> MemoryOverlay:
 
 
 def kept_in(lake: Lake, scope: Scope = ACME) -> DurableMemories:
-    return DurableMemories(state_of(lake, scope))
+    state = state_of(lake, scope)
+    return DurableMemories(JoinedOverlays(lambda: [state]))
 
 
 def contents(memories: Sequence[Any]) -> list[str]:

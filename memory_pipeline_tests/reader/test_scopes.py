@@ -14,7 +14,7 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.memories import DurableMemories, MemoryOverlay
-from memory_pipeline.memories.joined import JoinedOverlays
+from memory_pipeline.memories.state import JoinedOverlays
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline_tests.building import conversation, run, write
 from memory_pipeline_tests.graph.line_edits import Waiting, write_edits
