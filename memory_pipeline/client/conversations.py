@@ -14,12 +14,11 @@ from memory_pipeline.writer.known_messages import KnownMessages
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from memory_pipeline.client.opened import OpenedMemory
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.periods import When
-    from memory_pipeline.lake import Lake
-    from memory_pipeline.reader import MemoryReader
     from memory_pipeline.search.searcher import Hit
-    from memory_pipeline.writer import MemoryWriter, Receipt
+    from memory_pipeline.writer import Receipt
 
     # Inside of the class, `list` is its method.
     Found = list["Conversation"]
@@ -45,21 +44,12 @@ class Conversation(NamedTuple):
 class Conversations:
     """The conversations that a :class:`~memory_pipeline.Memory` sees. Take it from :attr:`Memory.conversations`."""
 
-    def __init__(
-        self,
-        lake: Lake,
-        reader: MemoryReader,
-        writer: Callable[[], MemoryWriter],
-        add: Callable[..., Receipt],
-        forget: Callable[..., object],
-    ) -> None:
-        """Take the lake, the reader, the writer and the methods of a :class:`~memory_pipeline.Memory`."""
-        self._lake = lake
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, memory: OpenedMemory, add: Callable[..., Receipt], forget: Callable[..., object]) -> None:
+        """Take a :class:`~memory_pipeline.Memory`, and two of its methods."""
+        self._memory = memory
         self._add = add
         self._forget = forget
-        self._known = KnownMessages(lake, keeps=False)
+        self._known = KnownMessages(memory.lake, keeps=False)
 
     def save(self, messages: object, conversation_id: str | None = None, *, now: When | None = None) -> str:
         """Store a conversation, or its new end; return its id. See :meth:`Memory.add`.
@@ -79,7 +69,7 @@ class Conversations:
         """
         label_of("conversation_id", conversation_id)
         found: Messages = []
-        for scope in self._reader.scopes:
+        for scope in self._memory.reader.scopes:
             found += self._known.last_of(scope, conversation_id)
         return sorted(found, key=lambda message: (message.sent_at, message.turn))
 
@@ -90,7 +80,7 @@ class Conversations:
             InputError: `limit` is not from 1 to 100, or the query is too long.
         """
         count_of("limit", limit, 1, MAX_RESULTS)
-        hits = self._reader.search_memory("working", 0, MAX_DAYS_AGO, MAX_RESULTS, query)
+        hits = self._memory.reader.search_memory("working", 0, MAX_DAYS_AGO, MAX_RESULTS, query)
         return list(_by_conversation(hits).values())[:limit]
 
     def list(self, limit: int = 100, *, active_within: timedelta | None = None, now: When | None = None) -> Found:
@@ -108,7 +98,7 @@ class Conversations:
         since = None if active_within is None else self._moment(now) - active_within
         count = limit
         while True:
-            hits = self._reader.newest("working", count, since=since)
+            hits = self._memory.reader.newest("working", count, since=since)
             found = _by_conversation(hits)
             if len(found) >= limit or len(hits) < count:
                 return list(found.values())[:limit]
@@ -126,14 +116,14 @@ class Conversations:
         if older_than < timedelta():
             raise InputError(f"older_than {shown(older_than)} is negative; expected the least age of what is erased")
         until = self._moment(now) - older_than
-        identity = self._writer().scope.identity
+        identity = self._memory.writer.scope.identity
         old = [one for one in self.list(10_000) if one.last_at < until and one.identity == identity]
         for one in old:
             self._forget(conversation_id=one.id, now=now)
         return len(old)
 
     def _moment(self, now: When | None) -> datetime:
-        return self._lake.calendar.moment("now", now or datetime.now(UTC))
+        return self._memory.lake.calendar.moment("now", now or datetime.now(UTC))
 
 
 def _by_conversation(hits: Iterable[Hit]) -> Mapping[tuple[str, str], Conversation]:

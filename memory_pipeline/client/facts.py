@@ -8,12 +8,9 @@ from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from memory_pipeline.client.opened import OpenedMemory
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import When
-    from memory_pipeline.reader import MemoryReader
-    from memory_pipeline.writer import MemoryWriter
 
 
 class FactStore:
@@ -22,9 +19,8 @@ class FactStore:
     Facts with a subject, a predicate and an object that were said in conversations are in :attr:`Memory.graph`.
     """
 
-    def __init__(self, reader: MemoryReader, writer: Callable[[], MemoryWriter]) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, memory: OpenedMemory) -> None:
+        self._memory = memory
 
     def store(self, text: str, *, subject: str | None = None, confidence: float = 1.0, now: When | None = None) -> str:
         """Store a fact; return its id. See :meth:`MemoryWriter.remember`.
@@ -32,7 +28,7 @@ class FactStore:
         Raises:
             InputError: an argument is invalid. Nothing was written.
         """
-        return self._writer().remember(text, MemoryKind.FACT, subject=subject, confidence=confidence, now=now)
+        return self._memory.writer.remember(text, MemoryKind.FACT, subject=subject, confidence=confidence, now=now)
 
     def facts_about(self, subject: str, limit: int = 100) -> list[DurableMemory]:
         """Return the facts about a subject, in any case, newest first.
@@ -42,7 +38,7 @@ class FactStore:
         Raises:
             InputError: an argument is invalid.
         """
-        return self._reader.memories.about(subject, kind=MemoryKind.FACT, limit=limit)
+        return self._memory.reader.memories.about(subject, kind=MemoryKind.FACT, limit=limit)
 
     def update_confidence(self, id: str, confidence: float, *, now: When | None = None) -> None:  # noqa: A002  # as in forget
         """Set how certain a fact is, 0 to 1.
@@ -50,7 +46,7 @@ class FactStore:
         Raises:
             InputError: `confidence` is not from 0 to 1, or there is no such fact.
         """
-        self._writer().update(id, confidence=confidence, now=now)
+        self._memory.writer.update(id, confidence=confidence, now=now)
 
     def forget(
         self,
@@ -68,6 +64,6 @@ class FactStore:
         """
         if subject is predicate is object is tag is None:
             raise InputError("forget takes at least one of subject, predicate, object and tag")
-        return self._writer().forget(
+        return self._memory.writer.forget(
             kind=MemoryKind.FACT, subject=subject, predicate=predicate, object=object, tag=tag, now=now
         )

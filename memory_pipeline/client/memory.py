@@ -71,12 +71,12 @@ class Memory(TieredMemory):
     @cached_property
     def conversations(self) -> Conversations:
         """The conversations, to get, list and prune."""
-        return Conversations(self.lake, self.reader, lambda: self.writer, self.add, self.forget)
+        return Conversations(self, self.add, self.forget)
 
     @cached_property
     def facts(self) -> FactStore:
         """The durable memories that are facts, to store, look up and forget."""
-        return FactStore(self.reader, lambda: self.writer)
+        return FactStore(self)
 
     @property
     def contexts(self) -> Contexts:
@@ -396,9 +396,10 @@ class Memory(TieredMemory):
         Raises:
             InputError: the calls of the client cannot be recorded, as those of a LangChain model.
         """
-        from memory_pipeline.client.wrapping import wrapped
+        from memory_pipeline.client.wrapping import ChatMemory, wrapped
 
-        return wrapped(self, client, conversation_id, max_tokens, _listed(tags), source)
+        methods = ChatMemory(self.context, self.add, self.new_conversation_id, self.session)
+        return wrapped(methods, client, conversation_id, max_tokens, _listed(tags), source)
 
 
 def _messages_of(value: object, user_id: str | None) -> list[object]:

@@ -20,12 +20,8 @@ from memory_pipeline.writer.sharing import AccessWriter, note_use, require_grant
 
 if TYPE_CHECKING:
     from memory_pipeline.domain.periods import When
-    from memory_pipeline.domain.scopes import Scope
-    from memory_pipeline.lake import Lake
     from memory_pipeline.memories.contexts import Contexts
-    from memory_pipeline.reader import MemoryReader
     from memory_pipeline.search.searcher import Hits
-    from memory_pipeline.writer import GrantedWriter
     from memory_pipeline.writer.sharing import Shareable
 
 
@@ -109,21 +105,11 @@ class AgentAccess:
         writer: changes its durable memories and grants.
     """
 
-    def __init__(
-        self,
-        lake: Lake,
-        asking: Scope,
-        asking_user: str | None,
-        reader: MemoryReader,
-        writer: GrantedWriter,
-        user_id: str | None,
-    ) -> None:
-        """Open what is shared with the agent `asking`, which works for the user `asking_user`."""
-        self.reader = reader
-        self.writer = writer
-        self._lake = lake
-        self._asking = asking.own
-        self._asking_user = asking_user
+    def __init__(self, memory: OpenedMemory, agent: str, user_id: str | None) -> None:
+        """Open what an agent, or its user, shares with the agent and the user of a memory."""
+        self.writer = MemoryWriter(memory.lake, memory._scope).of_agent(agent, user_id)
+        self.reader = memory.reader.of_agent(agent, user_id)
+        self._memory = memory
         self._user_id = user_id
 
     @property
@@ -147,29 +133,30 @@ class AgentAccess:
         container = pool_container(
             owner.workspace_id, owner.agent_id, self._user_id, name, kind, None, team, None, None
         )
-        if not self._lake.exists and self._asking != owner.own:  # it is not made for a stranger
-            raise denial(self._asking, AccessLevel.READ, owner.own, self._user_id)
-        entries = session_store(self._lake).entries(container).guarded(partial(self._require, name, team))
+        lake, asking = self._memory.lake, self._memory._scope.own
+        if not lake.exists and asking != owner.own:  # it is not made for a stranger
+            raise denial(asking, AccessLevel.READ, owner.own, self._user_id)
+        entries = session_store(lake).entries(container).guarded(partial(self._require, name, team))
         return AgentPool(None if team else self.writer, entries, lambda: datetime.now(UTC), name, kind, None)
 
     def _require(self, name: str, team: str | None, is_write: bool) -> None:
         """Raise AccessDeniedError if the agent may not use a pool. Its use is logged."""
         operation, level = ("pool.write", AccessLevel.WRITE) if is_write else ("pool.read", AccessLevel.READ)
-        target, asking, log = self.writer.scope, self._asking, self._lake.access_log
-        if team is None or self._user_id not in {None, self._asking_user}:
+        lake, target, asking = self._memory.lake, self.writer.scope, self._memory._scope.own
+        if team is None or self._user_id not in {None, self._memory.user_id}:
             label = f"{POOL}{name}" if team is None else None
-            grant = require_grant(self._lake, asking, level, target, self._user_id, operation, label)
+            grant = require_grant(lake, asking, level, target, self._user_id, operation, label)
             if grant is not None:
-                note_use(self._lake, asking, target, operation, grant, (), 0)
+                note_use(lake, asking, target, operation, grant, (), 0)
         if team is None or asking == target.own:
             return
-        if not is_member(asking, team, target, self._lake.access.state(target)):
-            log.note(asking, target, operation)
+        if not is_member(asking, team, target, lake.access.state(target)):
+            lake.access_log.note(asking, target, operation)
             raise AccessDeniedError(
                 f"agent {shown(asking.agent_id)} is in no team {shown(team)} of agent {shown(target.agent_id)}; that "
                 "agent adds it with add_to_team, or `memory-pipeline team add`"
             )
-        log.note(asking, target, operation, level=AccessLevel.WRITE)  # a member may do both
+        lake.access_log.note(asking, target, operation, level=AccessLevel.WRITE)  # a member may do both
 
 
 class SharedMemory(OpenedMemory, AccessWriter):
@@ -197,8 +184,7 @@ class SharedMemory(OpenedMemory, AccessWriter):
             InputError: an id is invalid.
             AccessDeniedError: `user_id` is given and the lake does not exist.
         """
-        writer = MemoryWriter(self.lake, self._scope).of_agent(agent, user_id)
-        return AgentAccess(self.lake, self._scope, self.user_id, self.reader.of_agent(agent, user_id), writer, user_id)
+        return AgentAccess(self, agent, user_id)
 
     def search_shared(
         self,

@@ -29,7 +29,7 @@ from datetime import UTC, datetime
 from functools import partial, wraps
 from hashlib import blake2b
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from memory_pipeline.client.chat_calls import Argument, argument_of, with_calls
 from memory_pipeline.client.streams import Heard, RecordedManager, RecordedStream, awaited, waited
@@ -39,7 +39,7 @@ from memory_pipeline.errors import ConfigurationError, InputError, LakeError, sh
 from memory_pipeline.reader.packing.items import InjectedContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
 
     from memory_pipeline.sessions.views import KeyValues, SessionMemory
     from memory_pipeline.writer import Receipt
@@ -57,34 +57,13 @@ _SAID: Final = "messages"
 _INSTRUCTIONS: Final = frozenset(["system", "developer"])
 
 
-class ChatMemory(Protocol):
-    """What the wrapper needs of a :class:`~memory_pipeline.Memory`."""
+class ChatMemory(NamedTuple):
+    """The methods of a :class:`~memory_pipeline.Memory` that the wrapper calls."""
 
-    def context(
-        self, query: str = "", max_tokens: int = 1_000, *, conversation: Mapping[str, object], exclude: Collection[str]
-    ) -> InjectedContext:
-        """Return the context for a prompt."""
-        ...
-
-    def add(
-        self,
-        messages: object,
-        *,
-        conversation_id: str,
-        idempotency_key: str,
-        tags: Sequence[str],
-        source: str | None,
-    ) -> Receipt:
-        """Store what was said."""
-        ...
-
-    def new_conversation_id(self, now: datetime) -> str:
-        """Return an id for a conversation that begins `now`."""
-        ...
-
-    def session(self, session_id: str) -> SessionMemory:
-        """Return the session of a conversation."""
-        ...
+    context: Callable[..., InjectedContext]
+    add: Callable[..., Receipt]
+    new_conversation_id: Callable[[datetime], str]
+    session: Callable[[str], SessionMemory]
 
 
 def wrapped(
