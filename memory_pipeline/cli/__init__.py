@@ -8,17 +8,15 @@ import sys
 
 import click
 
-from memory_pipeline.cli import (
+from memory_pipeline.cli import (  # noqa: F401  # each module adds its commands
     check,
     contexts,
     erase,
     evaluate,
-    extract,
     graph,
     memories,
     operate,
     read,
-    repair,
     serve,
     sessions,
     share,
@@ -31,26 +29,7 @@ from memory_pipeline.errors import MemoryPipelineError, one_line, shown
 from memory_pipeline.operating_system import separate_errors
 from memory_pipeline.settings import wants_no_colour
 
-__all__ = [
-    "check",
-    "cli",
-    "contexts",
-    "erase",
-    "evaluate",
-    "extract",
-    "graph",
-    "main",
-    "memories",
-    "operate",
-    "read",
-    "repair",
-    "serve",
-    "sessions",
-    "share",
-    "sql",
-    "users",
-    "write",
-]
+__all__ = ["cli", "main"]
 
 
 def main() -> None:

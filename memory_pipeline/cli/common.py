@@ -98,6 +98,14 @@ def is_from_environment(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is ParameterSource.ENVIRONMENT
 
 
+def given_ids() -> dict[str, str]:
+    """Return the workspace and the agent that the current command names, without defaults."""
+    context = click.get_current_context()
+    names = ("workspace_id", "agent_id")
+    return {name: context.params[name] for name in names
+            if context.get_parameter_source(name) is not ParameterSource.DEFAULT}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class AgentMemory:
     """The memory that a command reads or changes: of an agent, and of a user or a group if one is given.
@@ -206,11 +214,18 @@ reading_behalf_option = click.option(
 )
 
 
-def agent_options(command: Callable[..., Any], *, required: bool = False) -> Callable[..., Any]:
+def agent_options(
+    command: Callable[..., Any],
+    *,
+    required: bool = False,
+    workspace: str = "The agent's workspace.",
+    agent: str = "The agent.",
+) -> Callable[..., Any]:
     """Add the options --workspace and --agent, of which the command gets an :class:`AgentMemory`.
 
-    Both have the defaults of :class:`memory_pipeline.Memory`, unless they are `required`. If the command has parameters
-    `user_id`, `users` and `group_id`, they are the user and the group; `timezone` is the reader's time zone.
+    Both have the defaults of :class:`memory_pipeline.Memory`, unless they are `required`; `workspace` and `agent` are
+    their help. If the command has parameters `user_id`, `users` and `group_id`, they are the user and the group;
+    `timezone` is the reader's time zone.
     """
 
     @wraps(command)
@@ -228,12 +243,12 @@ def agent_options(command: Callable[..., Any], *, required: bool = False) -> Cal
     ) -> Any:
         if (users or group_id is not None) and is_from_environment("user_id"):
             user_id = None
-        agent = AgentMemory(root, workspace_id, agent_id, user_id, timezone, users, group_id, on_behalf_of)
-        return command(agent=agent, **options)
+        memory = AgentMemory(root, workspace_id, agent_id, user_id, timezone, users, group_id, on_behalf_of)
+        return command(agent=memory, **options)
 
     attributes: dict[str, Any] = {"required": True} if required else {"default": DEFAULT_ID, "show_default": True}
-    given = id_option("--agent", "agent_id", "The agent.", **attributes)(with_agent)
-    return id_option("--workspace", "workspace_id", "The agent's workspace.", **attributes)(given)
+    given = id_option("--agent", "agent_id", agent, **attributes)(with_agent)
+    return id_option("--workspace", "workspace_id", workspace, **attributes)(given)
 
 
 user_option = id_option(

@@ -6,170 +6,42 @@ import re
 import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import click
 
-from memory_pipeline.cli.common import FILES, cli
+from memory_pipeline.cli.common import FILES, cli, json_option
 from memory_pipeline.cli.terminal import progress
+from memory_pipeline.cli.verbs import VerbCommand, command
 from memory_pipeline.errors import shown
+from memory_pipeline.parameters import Within
 from memory_pipeline.rendering import to_json
 from memory_pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from memory_pipeline.cli.common import Command
     from memory_pipeline.evaluation.labels import LabelledSet
 
 _LEAST_BUDGET: Final = 50
+_SOURCES: Final = ("memory", "rag", "history")
+#: Options of the sets whose questions a model may answer.
+_ANSWERING: Final = (
+    "answer", "judge", "protocol", "budget", "sources", "questions", "answers", "context_tokens", "is_estimate",
+)  # fmt: skip
 
 
-class _Options(TypedDict):
-    """The options that :func:`evaluation_options` adds."""
-
-    max_results: int
-    tokens: int
-    plot: Path | None
-    configuration: Path | None
-    root: str | None
-    as_json: bool
-
-
-class _Answering(TypedDict):
-    """The options that :func:`answering_options` adds."""
-
-    answer: str | None
-    judge: str | None
-    protocol: str
-    budget: tuple[int, ...]
-    sources: tuple[str, ...]
-    questions: int | None
-    answers: Path
-    context_tokens: int
-    is_estimate: bool
-
-
-class _AllOptions(_Options, _Answering):
-    """All options of a published set."""
-
-
-class _Budgets(click.ParamType[tuple[int, ...]]):
-    """Token budgets, separated by commas."""
-
-    name = "tokens"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Parse whole numbers of at least 50."""
-        if isinstance(value, tuple):
-            return value
-        if not re.fullmatch(r"[0-9]{2,7}(,[0-9]{2,7})*", value) or min(map(int, value.split(","))) < _LEAST_BUDGET:
-            self.fail(f"{value!r} is not accepted; expected e.g. 1000,4000, each at least {_LEAST_BUDGET}", param, ctx)
-        return tuple(map(int, value.split(",")))
-
-
-def answering_options(command: Command) -> Command:
-    """Add the options for answers that a model gives and another one judges."""
-    for option in reversed(
-        [
-            click.option(
-                "--answer",
-                metavar="MODEL",
-                help="Answer each question with this model (LiteLLM's provider/model; MODEL@URL for your own server) "
-                "instead of measuring retrieval.",
-            ),
-            click.option("--judge", metavar="MODEL", help="Judge the answers with this model. Default: --answer's."),
-            click.option(
-                "--protocol",
-                type=click.Choice(["paper", "omnimemeval"]),
-                default="paper",
-                show_default=True,
-                help="Whose instructions for answers and verdicts.",
-            ),
-            click.option(
-                "--budget",
-                type=_Budgets(),
-                default="1000,4000,7000",
-                show_default=True,
-                help="Tokens of the notes, one row each.",
-            ),
-            click.option(
-                "--source",
-                "sources",
-                multiple=True,
-                type=click.Choice(["memory", "rag", "history"]),
-                default=("memory", "rag", "history"),
-                help="Rows: memory, plain retrieval (BM25), the whole history. Repeatable; default: all.",
-            ),
-            click.option(
-                "--questions",
-                type=click.IntRange(min=1),
-                help="Read only so many: questions of each type (longmemeval), or samples (locomo) and chats (beam).",
-            ),
-            click.option(
-                "--answers",
-                type=click.Path(path_type=Path, dir_okay=False),
-                default="memory-pipeline-answers.jsonl",
-                show_default=True,
-                help="Keep answers and verdicts here. A stopped run goes on where it ended; no answer is paid twice.",
-            ),
-            click.option(
-                "--context-tokens",
-                default=128_000,
-                show_default=True,
-                type=click.IntRange(min=2_000),
-                help="Context of the answering model; limits the whole history.",
-            ),
-            click.option("--estimate", "is_estimate", is_flag=True, help="Print the cost; ask nothing."),
-        ]
-    ):
-        command = option(command)
-    return command
-
-
-_CONFIG = click.option(
-    "--config",
-    "configuration",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Use this workspaces.yaml, e.g. to measure other models or another embedder.",
-)
-_ROOT = click.option(
-    "--root",
-    metavar="URI",
-    help="Keep the lake here and reuse it: a folder, or s3://bucket/prefix. Default: a temporary folder; "
-    "MEMORY_PIPELINE_ROOT is ignored.",
-)
-
-
-def evaluation_options(command: Command) -> Command:
-    """Add the options common to all formats."""
-    for option in reversed(
-        [
-            click.option(
-                "--max-results", default=10, show_default=True, type=click.IntRange(1, 100), help="Hits, 1 to 100."
-            ),
-            click.option(
-                "--tokens",
-                default=1_000,
-                show_default=True,
-                type=click.IntRange(min=1),
-                help="Token budget of the @budget metrics.",
-            ),
-            click.option(
-                "--plot",
-                type=click.Path(path_type=Path),
-                metavar="FILE",
-                help="Plot the metrics to a .svg or .png file (needs the extra `plot`).",
-            ),
-            _CONFIG,
-            _ROOT,
-            click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-        ]
-    ):
-        command = option(command)
-    return command
+def _options(function: Command) -> Command:
+    root = click.option(
+        "--root",
+        metavar="URI",
+        help="Keep the lake here and reuse it: a folder, or s3://bucket/prefix. Default: a temporary folder; "
+        "MEMORY_PIPELINE_ROOT is ignored.",
+    )
+    return root(json_option(function))
 
 
 @cli.group("eval")
@@ -193,11 +65,102 @@ def evaluate() -> None:
     """
 
 
-@evaluate.command()
+def _measure(
+    name: str,
+    read: Callable[[int | None], LabelledSet],
+    *,
+    root: str | None,
+    as_json: bool,
+    max_results: Annotated[int, Within(1, 100)] = 10,
+    tokens: Annotated[int, Within(1)] = 1_000,
+    plot: Path | None = None,
+    configuration: Path | None = None,
+    answer: str | None = None,
+    judge: str | None = None,
+    protocol: Literal["paper", "omnimemeval"] = "paper",
+    budget: str = "1000,4000,7000",
+    sources: Sequence[Literal["memory", "rag", "history"]] = (),
+    questions: Annotated[int | None, Within(1)] = None,
+    answers: Path = Path("memory-pipeline-answers.jsonl"),
+    context_tokens: Annotated[int, Within(2_000)] = 128_000,
+    is_estimate: bool = False,
+) -> None:
+    """Measure retrieval, or with --answer the answers of a model.
+
+    Args:
+        max_results: hits, 1 to 100.
+        tokens: token budget of the @budget metrics.
+        plot: plot the metrics to a .svg or .png file (needs the extra `plot`).
+        configuration: use this workspaces.yaml, e.g. to measure other models or another embedder.
+        answer: answer each question with this model (LiteLLM's provider/model; MODEL@URL for your own server) instead
+            of measuring retrieval.
+        judge: judge the answers with this model. Default: --answer's.
+        protocol: whose instructions for answers and verdicts.
+        budget: tokens of the notes, one row each.
+        sources: rows: memory, plain retrieval (BM25), the whole history. Default: all.
+        questions: read only so many: questions of each type (longmemeval), or samples (locomo) and chats (beam).
+        answers: keep answers and verdicts here. A stopped run goes on where it ended; no answer is paid twice.
+        context_tokens: context of the answering model; limits the whole history.
+        is_estimate: print the cost; ask nothing.
+    """
+    budgets, labels = _budgets(budget), read(questions)
+    if answer is None:
+        if judge is not None or is_estimate:
+            raise click.UsageError("--judge and --estimate need --answer MODEL, the model that answers the questions")
+        _measure_retrieval(labels, root, max_results, tokens, plot, configuration, as_json=as_json)
+        return
+    from pydantic import ValidationError
+
+    from memory_pipeline.configuration.model_settings import Completion
+    from memory_pipeline.evaluation.answer_file import AnswerFile
+    from memory_pipeline.evaluation.answering import NoteSource, Plan, estimate
+    from memory_pipeline.evaluation.harness import judge_answers
+    from memory_pipeline.evaluation.judging import Benchmark, Protocol
+    from memory_pipeline.evaluation.report import answer_lines, answer_record, estimate_lines
+
+    def model(text: str) -> Completion:
+        name, _, address = text.partition("@")
+        try:
+            return Completion(model=name, api_base=address or None, context_tokens=context_tokens)
+        except ValidationError as error:
+            raise click.UsageError(f"model {shown(text)}: {error.errors()[0]['msg']}") from None
+
+    plan = Plan(
+        Benchmark(name),
+        Protocol(protocol),
+        model(answer),
+        model(judge or answer),
+        budgets,
+        tuple(map(NoteSource, dict.fromkeys(sources or _SOURCES))),
+    )
+    if is_estimate:
+        rows = estimate(labels, plan)
+        click.echo(to_json(rows) if as_json else "\n".join(estimate_lines(rows)))
+        return
+    with _settings(root) as settings, progress(quiet=as_json) as bar:
+        found = judge_answers(
+            labels,
+            settings,
+            plan,
+            AnswerFile(answers),
+            configuration,
+            say=lambda line: None if as_json else bar.echo(line, err=True),
+        )
+    click.echo(to_json(answer_record(plan, labels, found)) if as_json else "\n".join(answer_lines(plan, labels, found)))
+
+
+def _budgets(text: str) -> tuple[int, ...]:
+    """Return token budgets, which commas separate."""
+    if not re.fullmatch(r"[0-9]{2,7}(,[0-9]{2,7})*", text) or min(map(int, text.split(","))) < _LEAST_BUDGET:
+        problem = f"{text!r} is not accepted; expected e.g. 1000,4000, each at least {_LEAST_BUDGET}"
+        raise click.BadParameter(problem, click.get_current_context(), param_hint="'--budget'")
+    return tuple(map(int, text.split(",")))
+
+
+@evaluate.command(cls=VerbCommand, method=_measure)
 @FILES
-@evaluation_options
-@answering_options
-def locomo(files: tuple[Path, ...], **options: Unpack[_AllOptions]) -> None:
+@_options
+def locomo(files: tuple[Path, ...], **options: Any) -> None:
     """Evaluate on FILES in LoCoMo's format (Maharana et al., ACL 2024).
 
     Each sample becomes an agent of the workspace `locomo`; its questions are in `qa`. With --answer, adversarial
@@ -205,28 +168,26 @@ def locomo(files: tuple[Path, ...], **options: Unpack[_AllOptions]) -> None:
     """
     from memory_pipeline.evaluation.formats import read_locomo_set
 
-    _measure("locomo", read_locomo_set(files, options["questions"]), options)
+    _measure("locomo", partial(read_locomo_set, files), **options)
 
 
-@evaluate.command()
+@evaluate.command(cls=VerbCommand, method=_measure)
 @FILES
-@evaluation_options
-@answering_options
-def longmemeval(files: tuple[Path, ...], **options: Unpack[_AllOptions]) -> None:
+@_options
+def longmemeval(files: tuple[Path, ...], **options: Any) -> None:
     """Evaluate on FILES of LongMemEval (Wu et al., ICLR 2025), such as longmemeval_s_cleaned.json.
 
     Each question becomes an agent of the workspace `longmemeval`, with the sessions of its history.
     """
     from memory_pipeline.evaluation.assistant_sets import read_longmemeval_set
 
-    _measure("longmemeval", read_longmemeval_set(files, options["questions"]), options)
+    _measure("longmemeval", partial(read_longmemeval_set, files), **options)
 
 
-@evaluate.command()
+@evaluate.command(cls=VerbCommand, method=_measure)
 @FILES
-@evaluation_options
-@answering_options
-def beam(files: tuple[Path, ...], **options: Unpack[_AllOptions]) -> None:
+@_options
+def beam(files: tuple[Path, ...], **options: Any) -> None:
     """Evaluate on FILES of BEAM (Tavakoli et al., ICLR 2026): lines of the dataset, or folders of its repository.
 
     Each chat becomes an agent of the workspace `beam`, each of its batches a conversation. With --answer, the score is
@@ -234,13 +195,13 @@ def beam(files: tuple[Path, ...], **options: Unpack[_AllOptions]) -> None:
     """
     from memory_pipeline.evaluation.assistant_sets import read_beam_set
 
-    _measure("beam", read_beam_set(files, options["questions"]), options)
+    _measure("beam", partial(read_beam_set, files), **options)
 
 
-@evaluate.command()
+@evaluate.command(cls=VerbCommand, method=_measure, without=_ANSWERING)
 @FILES
-@evaluation_options
-def jsonl(files: tuple[Path, ...], **options: Unpack[_Options]) -> None:
+@_options
+def jsonl(files: tuple[Path, ...], **options: Any) -> None:
     """Evaluate on FILES in JSONL. Each line is a conversation, in the format of `ingest`, or a question.
 
     \b
@@ -257,70 +218,18 @@ def jsonl(files: tuple[Path, ...], **options: Unpack[_Options]) -> None:
     """
     from memory_pipeline.evaluation.formats import read_jsonl_set
 
-    _evaluate(read_jsonl_set(files), **options)
+    _measure("jsonl", lambda _: read_jsonl_set(files), **options)
 
 
-def _measure(name: str, labels: LabelledSet, options: _AllOptions) -> None:
-    """Measure retrieval, or with --answer the answers of a model."""
-    if options["answer"] is None:
-        if options["judge"] is not None or options["is_estimate"]:
-            raise click.UsageError("--judge and --estimate need --answer MODEL, the model that answers the questions")
-        own: Any = {key: value for key, value in options.items() if key in _Options.__annotations__}
-        _evaluate(labels, **own)
-        return
-    from pydantic import ValidationError
-
-    from memory_pipeline.configuration.model_settings import Completion
-    from memory_pipeline.evaluation.answer_file import AnswerFile
-    from memory_pipeline.evaluation.answering import NoteSource, Plan, estimate
-    from memory_pipeline.evaluation.harness import judge_answers
-    from memory_pipeline.evaluation.judging import Benchmark, Protocol
-    from memory_pipeline.evaluation.report import answer_lines, answer_record, estimate_lines
-
-    def model(text: str) -> Completion:
-        name, _, address = text.partition("@")
-        try:
-            return Completion(model=name, api_base=address or None, context_tokens=options["context_tokens"])
-        except ValidationError as error:
-            raise click.UsageError(f"model {shown(text)}: {error.errors()[0]['msg']}") from None
-
-    plan = Plan(
-        Benchmark(name),
-        Protocol(options["protocol"]),
-        model(options["answer"]),
-        model(options["judge"] or options["answer"]),
-        options["budget"],
-        tuple(map(NoteSource, dict.fromkeys(options["sources"]))),
-    )
-    as_json = options["as_json"]
-    if options["is_estimate"]:
-        rows = estimate(labels, plan)
-        click.echo(to_json(rows) if as_json else "\n".join(estimate_lines(rows)))
-        return
-    with _settings(options["root"]) as settings, progress(quiet=as_json) as bar:
-        answers = judge_answers(
-            labels,
-            settings,
-            plan,
-            AnswerFile(options["answers"]),
-            options["configuration"],
-            say=lambda line: None if as_json else bar.echo(line, err=True),
-        )
-    click.echo(
-        to_json(answer_record(plan, labels, answers)) if as_json else "\n".join(answer_lines(plan, labels, answers))
-    )
-
-
-@evaluate.command()
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.option(
-    "--tokens", default=1_000, show_default=True, type=click.IntRange(50), help="Token budget of a block, at least 50."
+@command(
+    evaluate, lambda function: click.argument("files", nargs=-1, type=click.Path(path_type=Path))(_options(function))
 )
-@_CONFIG
-@_ROOT
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with each block.")
 def context(
-    files: tuple[Path, ...], *, tokens: int, configuration: Path | None, root: str | None, as_json: bool
+    files: tuple[Path, ...],
+    root: str | None,
+    as_json: bool,
+    tokens: Annotated[int, Within(50)] = 1_000,
+    configuration: Path | None = None,
 ) -> None:
     """Judge the contexts of prompts. FILES are JSONL; without any, 60 prompts on the sample are judged.
 
@@ -337,6 +246,10 @@ def context(
     that say nothing: at most a tenth of a block's lines may be such texts. A prompt is answered if all of this is true,
     and failed if the block holds nothing of `holds`. A question in the format of `eval jsonl` is answered if its block
     has one of its evidence messages, or something made of one.
+
+    Args:
+        tokens: token budget of a block, at least 50.
+        configuration: use this workspaces.yaml, e.g. to measure other models or another embedder.
     """
     from memory_pipeline.evaluation.context import context_lines, context_record, evaluate_contexts, read_prompts
 
@@ -352,21 +265,29 @@ def context(
     click.echo(to_json(context_record(results)) if as_json else "\n".join(context_lines(results)))
 
 
-def _evaluate(labels: LabelledSet, **options: Unpack[_Options]) -> None:
+def _measure_retrieval(
+    labels: LabelledSet,
+    root: str | None,
+    max_results: int,
+    tokens: int,
+    chart: Path | None,
+    configuration: Path | None,
+    *,
+    as_json: bool,
+) -> None:
     from memory_pipeline.evaluation.harness import evaluate as measure
     from memory_pipeline.evaluation.plot import check_plot, plot
     from memory_pipeline.evaluation.report import report_lines, to_record
 
-    chart, as_json = options["plot"], options["as_json"]
     if chart is not None:
         check_plot(chart)
-    with _settings(options["root"]) as settings, progress(quiet=as_json) as bar:
+    with _settings(root) as settings, progress(quiet=as_json) as bar:
         evaluation = measure(
             labels,
             settings,
-            max_results=options["max_results"],
-            tokens=options["tokens"],
-            configuration=options["configuration"],
+            max_results=max_results,
+            tokens=tokens,
+            configuration=configuration,
             say=lambda line: None if as_json else bar.echo(line, err=True),
         )
     if chart is not None:

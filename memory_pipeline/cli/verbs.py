@@ -36,11 +36,11 @@ class Outcome(click.Choice[str]):
 
 #: Options whose names are not those of their parameters.
 _FLAGS = {
-    "conversation_id": "--conversation", "first": "--from", "last": "--to",
-    "is_point_in_time": "--point-in-time/--lasting", "maximum_days_ago": "--max-days-ago", "memory_class": "--class",
-    "minimum_days_ago": "--min-days-ago", "minimum_importance": "--min-importance", "minimum_score": "--min-score",
-    "outcome_success": "--outcome", "session_id": "--session", "sources": "--source", "tags": "--tag",
-    "user_id": "--preferences-of",
+    "configuration": "--config", "conversation_id": "--conversation", "first": "--from", "is_estimate": "--estimate",
+    "is_point_in_time": "--point-in-time/--lasting", "last": "--to", "maximum_days_ago": "--max-days-ago",
+    "memory_class": "--class", "minimum_days_ago": "--min-days-ago", "minimum_importance": "--min-importance",
+    "minimum_score": "--min-score", "outcome_success": "--outcome", "session_id": "--session", "sources": "--source",
+    "tags": "--tag", "user_id": "--preferences-of",
 }  # fmt: skip
 #: The help of options that mean the same in all commands.
 _HELP = {
@@ -53,6 +53,7 @@ _HELP = {
 OWNER = "owner"
 #: Parameters that options for all commands have the names of, with those that they have here.
 _OTHERS = {"user_id": OWNER, "agent": "other_agent"}
+_METAVARS = {"answer": "MODEL", "at": "TIME", "budget": "TOKENS", "judge": "MODEL", "now": "TIME"}
 _TYPES: Mapping[str, click.ParamType[Any]] = {"outcome_success": Outcome(), "since": Day(), "until": Day()}
 _KINDS: Mapping[str, Any] = {
     "integer": click.INT, "number": click.FLOAT, "boolean": click.BOOL, "time": Time(), "json": Json(),
@@ -218,8 +219,8 @@ def _option(parameter: Parameter) -> click.Option:
     name, default = parameter.name, parameter.default
     flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
     kind = _TYPES.get(name) or (click.Choice(parameter.choices) if parameter.choices else _KINDS[parameter.kind])
-    if parameter.kind == "integer" and parameter.most:
-        kind = click.IntRange(parameter.least, parameter.most)
+    if parameter.kind == "integer" and (parameter.least or parameter.most):
+        kind = click.IntRange(parameter.least, parameter.most or None)
     described = f"{parameter.description} May be repeated." if parameter.is_list else parameter.description
     is_flag = parameter.kind == "boolean" and (default is False or "/" in flag)
     return click.Option(
@@ -229,6 +230,6 @@ def _option(parameter: Parameter) -> click.Option:
         multiple=parameter.is_list,
         default=default if default != () else None,
         show_default=not is_flag and default not in (None, ()),
-        metavar={"time": "TIME" if name in {"now", "at"} else "DATE", "json": "JSON"}.get(parameter.kind),
+        metavar=_METAVARS.get(name) or {"time": "DATE", "json": "JSON"}.get(parameter.kind),
         help=_HELP.get(name) or _sentence(described),
     )

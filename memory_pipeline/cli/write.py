@@ -1,63 +1,46 @@
-"""The commands `ingest`, `convert` and `capture`."""
+"""The commands `ingest`, `extract`, `convert` and `capture`."""
 
 from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from functools import partial, wraps
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from memory_pipeline.cli.common import (
-    DEFAULT_ID,
     FILES,
     AgentMemory,
+    agent_options,
     cli,
     common,
+    given_ids,
     id_option,
-    is_from_environment,
     lake_of,
     now_option,
     settings_of,
 )
 from memory_pipeline.cli.terminal import progress
+from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.errors import counted
-from memory_pipeline.rendering import plain, to_json
+from memory_pipeline.rendering import estimate_lines, plain, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from memory_pipeline.domain.facts import Fact
+    from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.lake import Lake
     from memory_pipeline.reader.captures import StoredConversation
+    from memory_pipeline.steps.dry_run import DryRunLake, Learned
     from memory_pipeline.writer.files import Ingestion
 
 
 def conversation_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add FILES, and the options that name the agent and the audience of conversations that name none.
-
-    The command gets an :class:`AgentMemory` of the given ids.
-    """
-
-    @wraps(command)
-    def with_agent(
-        *,
-        root: str | None,
-        workspace_id: str | None,
-        agent_id: str | None,
-        user_id: str | None,
-        users: tuple[str, ...],
-        group_id: str | None,
-        **options: Any,
-    ) -> Any:
-        if (users or group_id is not None) and is_from_environment("user_id"):
-            user_id = None
-        agent = AgentMemory(root, workspace_id or DEFAULT_ID, agent_id or DEFAULT_ID, user_id, None, users, group_id)
-        given = {"workspace_id": workspace_id, "agent_id": agent_id}
-        return command(agent=agent, given={name: value for name, value in given.items() if value}, **options)
-
-    decorated: Callable[..., Any] = with_agent
+    """Add FILES, and the options that name the agent and the audience of conversations that name none."""
     for option in (
         now_option,
         click.option(
@@ -67,18 +50,20 @@ def conversation_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--users", multiple=True, metavar="ID", help="Users of conversations that name none; repeat it for each."
         ),
         id_option("--user", "user_id", "User of conversations that name no user."),
-        id_option("--agent", "agent_id", "Agent of conversations that name none. [default: default]"),
-        id_option("--workspace", "workspace_id", "Workspace of conversations that name none. [default: default]"),
+        partial(
+            agent_options,
+            workspace="Workspace of conversations that name none.",
+            agent="Agent of conversations that name none.",
+        ),
         FILES,
     ):
-        decorated = option(decorated)
-    return decorated
+        command = option(command)
+    return command
 
 
 def ingested(
     lake: Lake,
     agent: AgentMemory,
-    given: dict[str, str],
     files: Sequence[Path],
     now: datetime | None,
     *,
@@ -96,7 +81,7 @@ def ingested(
         size = path.stat().st_size if path.is_file() else None
         with progress(quiet=as_json) as bar:
             show = partial(bar.show, path.name, total=size)
-            results[str(path)] = ingest_file(lake, path, admission, given, show, defaults)
+            results[str(path)] = ingest_file(lake, path, admission, given_ids(), show, defaults)
         if not as_json:
             _print_ingestion(lake, path, results[str(path)])
     return results
@@ -131,9 +116,7 @@ def _print_ingestion(lake: Lake, path: Path, result: Ingestion) -> None:
 @cli.command()
 @conversation_options
 @common
-def ingest(
-    files: tuple[Path, ...], agent: AgentMemory, given: dict[str, str], now: datetime | None, as_json: bool
-) -> None:
+def ingest(files: tuple[Path, ...], agent: AgentMemory, now: datetime | None, as_json: bool) -> None:
     """Append conversations from FILES to the journal.
 
     A *.json file holds one conversation or a list of them, any other file one conversation per line; - is standard
@@ -155,7 +138,7 @@ def ingest(
                1 all records of a file were quarantined
                2 invalid arguments, or a file cannot be read
     """
-    results = ingested(agent.lake(must_exist=False), agent, given, files, now, as_json=as_json)
+    results = ingested(agent.lake(must_exist=False), agent, files, now, as_json=as_json)
     if as_json:
         click.echo(to_json(results))
     if any(result.is_refused for result in results.values()):
@@ -252,3 +235,131 @@ def locomo(files: tuple[Path, ...], workspace_id: str, agent_id: str | None) -> 
     for path in files:
         for conversation in read_locomo(path, workspace_id, agent_id):
             click.echo(json.dumps(conversation, ensure_ascii=False))
+
+
+#: The fields that JSON has.
+_OF_FACTS = (
+    "kind", "content", "speaker", "entities", "importance", "confidence", "event_at", "mentioned_at", "message_ids",
+)  # fmt: skip
+_OF_TRIPLES = ("verb", "subject", "predicate", "object", "confidence", "message_ids")
+
+
+@cli.command()
+@click.option("--dry-run", is_flag=True, help="Say that nothing may change; this command never changes anything.")
+@click.option("--call-model", is_flag=True, help="Call the configured model and show what it finds. This costs money.")
+@conversation_options
+@common
+def extract(
+    files: tuple[Path, ...],
+    agent: AgentMemory,
+    now: datetime | None,
+    dry_run: bool,
+    call_model: bool,
+    as_json: bool,
+) -> None:
+    """Show what would be learned from FILES of conversations. Writes nothing.
+
+    FILES are in the format of `memory-pipeline ingest`. For each conversation, the output lists the facts, the changes
+    of the graph (triples) and the durable memories that `ingest` and `run` would make of it, in the lake as it is. It
+    also lists records that would be quarantined, with the reasons, and conversations that would not be captured.
+
+    Rules find the facts, unless the lake's config/workspaces.yaml names a model for extraction. Then the output is an
+    estimate of what its calls cost; with --call-model it is also what the model finds. Its answers are not stored, so
+    that a run asks again. Summaries are not estimated: see `memory-pipeline run --estimate`.
+    """
+    from memory_pipeline.models.factory import configured_models
+    from memory_pipeline.steps.dry_run import learn
+
+    del dry_run  # for those who want to be sure
+    lake, results = _dry_run(agent, files, now, as_json=as_json)
+    learned, expected = _expected(lake)
+    if expected and call_model:
+        lake, _ = _dry_run(agent, files, now, as_json=True)  # the other one holds placeholders
+        with progress(quiet=as_json) as bar:
+            bar.show("model")
+            models = configured_models(lake.configuration(), None, lake.calendar.timezone, lambda: datetime.now(UTC))
+            learned = learn(lake, models.extractor)
+    is_known = call_model or not expected
+    if as_json:
+        click.echo(to_json({"files": results, "estimate": expected, **(_record(learned) if is_known else {})}))
+        return
+    for line in _lines(learned) if is_known else ():
+        click.echo(plain(line))
+    if expected:
+        click.echo("\n".join(estimate_lines(expected)))
+    if not is_known:
+        click.echo("a model would extract the facts; --call-model calls it and shows them")
+    click.echo("nothing was written")
+
+
+def _dry_run(
+    agent: AgentMemory, files: Sequence[Path], now: datetime | None, *, as_json: bool
+) -> tuple[DryRunLake, dict[str, Ingestion]]:
+    from memory_pipeline.steps.dry_run import DryRunLake
+
+    settings = settings_of(agent.root)
+    lake = DryRunLake(settings.root, settings.timezone, settings.start)
+    return lake, ingested(lake, agent, files, now, as_json=as_json)
+
+
+def _expected(lake: DryRunLake) -> tuple[Learned, list[dict[str, Any]]]:
+    """Return what rules find, and the expected calls of a model. Where a model is expected, facts are placeholders."""
+    from memory_pipeline.models.factory import default_models, dry_run_models
+    from memory_pipeline.steps.dry_run import learn
+
+    configuration, zone = lake.configuration(), lake.calendar.timezone
+    if not configuration.uses_models:
+        return learn(lake, default_models(zone).extractor), []
+    models, executor = dry_run_models(configuration, lake.calls, zone, lambda: datetime.now(UTC))
+    return learn(lake, models.extractor), executor.expected_records()
+
+
+def _record(learned: Learned) -> dict[str, Any]:
+    def fields(one: object, names: Sequence[str]) -> dict[str, Any]:
+        return {name: getattr(one, name) for name in names}
+
+    triples = [(fact, one) for fact in learned.facts for one in fact.operations]
+    return {
+        "facts": [{**_owner(fact), **fields(fact, _OF_FACTS)} for fact in learned.facts],
+        "triples": [{**_owner(fact), **fields(one, _OF_TRIPLES)} for fact, one in triples],
+        "memories": [
+            {**_owner(event), **event.changes.to_record(), "message_ids": event.evidence} for event in learned.events
+        ],
+        "expired": learned.expired,
+    }
+
+
+def _owner(one: Fact | MemoryEvent) -> dict[str, Any]:
+    scope = one.scope
+    ids = {"workspace_id": scope.workspace_id, "agent_id": scope.agent_id, "identity": scope.identity}
+    return {**ids, "conversation_id": one.conversation_id}
+
+
+def _lines(learned: Learned) -> Iterator[str]:
+    events = sorted(learned.events, key=_conversation)
+    memories = {key: list(own) for key, own in groupby(events, key=_conversation)}
+    for key, own in groupby(learned.facts, key=_conversation):
+        facts = list(own)
+        yield f"{facts[0].scope}, conversation {facts[0].conversation_id}"
+        for fact in facts:
+            if fact.kind is not FactKind.TURN:
+                yield f"  fact    {fact.kind:<12} {_one_line(fact.content)}"
+        for one in (one for fact in facts for one in fact.operations):
+            yield f"  triple  {one.verb.lower():<12} {one.subject} | {one.predicate} | {one.object}"
+        for event in memories.get(key, ()):
+            yield f"  memory  {event.changes.kind:<12} {_one_line(event.changes.content or '')}"
+    turns = sum(fact.kind is FactKind.TURN for fact in learned.facts)
+    triples = sum(len(fact.operations) for fact in learned.facts)
+    memory = counted(len(learned.events), "durable memory")
+    found = f"{counted(len(learned.facts) - turns, 'fact')}, {counted(triples, 'triple')}, {memory}"
+    yield f"{found}; {counted(turns, 'message')} searchable word for word"
+    if learned.expired:
+        yield f"{counted(learned.expired, 'message')} dropped: older than the retention of the agent"
+
+
+def _conversation(one: Fact | MemoryEvent) -> tuple[Any, ...]:
+    return one.scope.ids, one.conversation_id
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
