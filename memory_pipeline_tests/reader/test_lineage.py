@@ -61,7 +61,7 @@ def test_a_point_is_traced_to_its_message_through_all_grains(reader: MemoryReade
 
 def test_every_level_names_its_method(reader: MemoryReader) -> None:
     node = reader.expand(the_year(reader))
-    assert node.method == "extractive-3"
+    assert node.method == "extractive-4"
     assert node.provenance.keys() == {"tokens_in", "tokens_out", "code_version", "embed_model"}
     assert next(node.lines()).startswith("yearly 2024  2024-03-12 Anna: I moved to Porto.")
 

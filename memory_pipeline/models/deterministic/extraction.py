@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.facts import VERBATIM, Extraction, Fact, FactKind
+from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.messages import Message, Role
 from memory_pipeline.domain.text.foreign_text import own_text
-from memory_pipeline.domain.text.words import STOP_WORDS, stem
+from memory_pipeline.domain.text.words import STOP_WORDS, stem, word_set
 from memory_pipeline.models.deterministic.assertions import Assertions
 from memory_pipeline.models.deterministic.language import lexicon
 from memory_pipeline.models.deterministic.language.dates import DateMention, dates_in, with_dates
@@ -21,6 +22,7 @@ from memory_pipeline.models.deterministic.language.grammar import (
     has_verb,
     is_plain_form,
     is_regular_past,
+    is_verb,
     sentences_of,
     tense_of,
 )
@@ -31,6 +33,7 @@ from memory_pipeline.models.deterministic.memory_rules import (
     durable_in,
     gives_task,
     lasting_triple,
+    stands_alone,
     without_connective,
 )
 
@@ -52,14 +55,18 @@ CONFIDENCE: Final = {
     FactKind.STATEMENT: 0.6,
 }
 #: Name and version of the rules; each name of rules begins with :data:`FAMILY`.
-RULES: Final = "deterministic-6"
+RULES: Final = "deterministic-7"
 FAMILY: Final = "deterministic-"
 #: Most sentences read of a message; the turn still has all of its text.
 MOST_SENTENCES: Final = 1_000
 #: Importance of a turn in which nothing was asserted.
 SMALL_TALK: Final = 0.1
+#: After these, a subject is described.
+_DESCRIBE: Final = word_set("is was 's are were")
+#: Least importance of a lasting fact, and of a durable memory other than a preference.
+_LASTING: Final = 0.7
 #: Importance of a sentence in another language than English.
-_UNJUDGED: Final = 0.5
+_UNJUDGED: Final = 0.55
 
 
 class DeterministicExtractor:
@@ -122,9 +129,10 @@ class DeterministicExtractor:
         found = zip(sentences, names, dates, strict=True)
         for position, (sentence, sentence_names, mentions) in enumerate(found, start=1):
             meaning = _meaning(sentence)
-            durable = None
+            durable, lasts = None, False
             if id(sentence) in own and not _asks(sentence):
                 durable = durable_in(sentence, message.user, assertions.operations_of, in_task=in_task)
+                lasts = lasting_triple(sentence, assertions.operations_of(sentence)) is not None
             # A durable sentence becomes a fact even if it asserts nothing: "Always be brief."
             if durable is None and not (
                 _states(sentence, meaning, bool(mentions))
@@ -136,7 +144,9 @@ class DeterministicExtractor:
             first_person = not lexicon.FIRST_PERSON.isdisjoint(sentence.parts)
             addressed = {word for place, word in enumerate(sentence.words) if _is_addressed(sentence, place)}
             others = [name for name in sentence_names if name != message.name and name not in addressed]
-            worth = _worth(sentence, meaning, kind, message, others, mentions) if in_english else _UNJUDGED
+            worth = _worth(sentence, meaning, kind, message, others, mentions, said_on) if in_english else _UNJUDGED
+            if lasts or (durable is not None and durable.kind is not MemoryKind.PREFERENCE):
+                worth = max(worth, _LASTING)
             most = max(most, worth)
             if message.role is Role.ASSISTANT and not (is_accepted and lexicon.DONE.search(sentence.text)):
                 continue
@@ -208,7 +218,8 @@ def _is_addressed(sentence: Sentence, place: int) -> bool:
 
 def _asks(sentence: Sentence) -> bool:
     """Return whether a sentence only asks, offers, consoles or says goodbye."""
-    return any(mark in sentence.text for mark in "?？؟") or lexicon.PROMPT.match(sentence.text) is not None
+    openings = (lexicon.PROMPT, lexicon.QUESTION)
+    return any(mark in sentence.text for mark in "?？؟") or any(one.match(sentence.text) for one in openings)
 
 
 def _states(sentence: Sentence, meaning: Sequence[str], has_date: bool) -> bool:
@@ -264,44 +275,58 @@ def _worth(
     message: Message,
     others: Sequence[str],
     mentions: Sequence[DateMention],
+    said_on: date,
 ) -> float:
     """Return what an English sentence is worth later, 0.05 to 1, with 2 decimals.
 
-    Worth more is what speakers say about themselves, what lasts, what happened, and what is concrete. Worth less is
-    what is vague, passing, about the listener, or unclear without the sentence before it.
+    Worth more is what speakers say about themselves and named others, what lasts, what happened, habits, and what is
+    concrete. Worth less is what is vague, a trifle, about the listener or the task at hand, or unclear without the
+    sentence before it.
     """
     parts = sentence.parts
     is_self = not lexicon.SELF.isdisjoint(parts) or message.name in sentence.words or _omits_subject(sentence)
     is_group = not is_self and not lexicon.FIRST_PERSON.isdisjoint(parts)
-    addresses = not lexicon.SECOND_PERSON.isdisjoint(parts)
+    is_named = not is_self and any(map(sentence.text.startswith, others)) and _DESCRIBE.isdisjoint(parts[1:2])
     is_request = kind is FactKind.INSTRUCTION or not lexicon.REQUESTS.isdisjoint(parts[:1]) or "please" in parts
     is_standing = is_request and not lexicon.STANDING.isdisjoint(parts)
+    addresses = not lexicon.SECOND_PERSON.isdisjoint(parts) and not is_standing
     lasts = any(stem(word) in lexicon.LASTING_WORDS for word in meaning)
     is_past = tense_of(parts) is Tense.PAST
+    owns = any(part in lexicon.OWN and _is_concrete(after) for part, after in pairwise(parts))
+    is_habit = not lexicon.HABITS.isdisjoint(parts)
     has_number = any(word[0].isdigit() for word in meaning)
+    contents = [word for word in meaning if _is_concrete(word)]
     total = (
-        0.25
-        + 0.2 * is_self
-        + 0.1 * is_group
+        0.25 * (is_self or is_named)
+        + 0.15 * is_group
+        + 0.1 * owns
         + 0.1 * lasts
         + 0.1 * bool(others)
-        + 0.1 * has_number
-        + 0.1 * (kind is FactKind.PREFERENCE)
-        + 0.05 * is_past
-        + 0.1 * (bool(mentions) and is_past)
-        + 0.05 * (len(meaning) >= 6)
-        + 0.4 * is_standing
+        + 0.05 * has_number
+        + 0.15 * (kind is FactKind.PREFERENCE)
+        + 0.1 * is_past
+        + 0.1 * bool(mentions)
+        + 0.05 * any(mention.day != said_on for mention in mentions)
+        + 0.1 * bool(contents)
+        + 0.05 * (len(contents) > 1)
+        + 0.05 * (len(contents) > 4)
+        + 0.1 * is_habit
+        + 0.5 * is_standing
         - 0.3 * (is_request and not is_standing)
-        - 0.1 * (kind is FactKind.PLAN)
-        - 0.1 * (not lexicon.PASSING.isdisjoint(parts))
-        - 0.25 * (not lexicon.UNREAL.isdisjoint(parts))
-        - 0.15 * (addresses and not (is_self or is_group or is_standing))
-        - 0.15 * (parts[0] in lexicon.LEANING)
-        - (0.05 if is_self else 0.1) * (not lexicon.POINTING_BACK.isdisjoint(parts))
-        - 0.1 * (len(meaning) < 3 and not lasts)
-        - 0.05 * (message.role is Role.ASSISTANT)
+        - 0.15 * (kind is not FactKind.PREFERENCE and not is_habit and not lexicon.PASSING.isdisjoint(parts))
+        - 0.1 * (not lexicon.NEGATION.isdisjoint(parts) and kind is not FactKind.PREFERENCE)
+        - 0.25 * (not is_habit and not lexicon.UNREAL.isdisjoint(parts))
+        - 0.2 * (not (is_habit or lasts) and not lexicon.TRIFLES.isdisjoint(parts))
+        - 0.15 * (lexicon.TASK_AT_HAND.search(sentence.text) is not None)
+        - 0.2 * addresses
+        - 0.1 * (parts[0] in lexicon.CONNECTIVES)
+        - 0.25 * (parts[0] in lexicon.LEANING or not stands_alone(sentence.text))
     )
     return round(min(max(total, 0.05), 1.0), 2)
+
+
+def _is_concrete(word: str) -> bool:
+    return not (word in lexicon.ABSTRACT or is_verb(word) or word.endswith("ly"))
 
 
 def _omits_subject(sentence: Sentence) -> bool:

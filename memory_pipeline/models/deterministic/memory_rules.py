@@ -186,7 +186,8 @@ _CONNECTIVE: Final = re.compile(
 #: Words that mean something only beside another sentence, wherever they stand …
 _POINTS_BACK: Final = _inside(
     r"(?:(?:that|the|the \w+|another) ones?|the (?:same|latter|former|above|following|rest|other)"
-    r"|(?:like|do|doing|did|about|with|of) (?:that|so)|that['’]s|these|those|as (?:above|before|usual)"
+    r"|(?:like|do|doing|did|about|with|of) (?:that|so)|(?:after|at|before|by|for|from|in|on) that|that['’]s|these|those"
+    r"|as (?:above|before|usual)"
     r"|this(?! (?:year|month|spring|summer|autumn|winter)\b))\b"
 )
 #: … and unless an earlier clause says of what.
@@ -239,7 +240,7 @@ def durable_in(
     task (:func:`gives_task`).
     """
     text = sentence.text
-    if _NOT_MEANT.search(text) or not _stands_alone(text):
+    if _NOT_MEANT.search(text) or not stands_alone(text):
         return None
     if _instructs(text, in_task=in_task):
         return Durable(MemoryKind.INSTRUCTION, _triple(operations(sentence), only="is_called"))
@@ -262,7 +263,7 @@ def durable_in(
 def lasting_triple(sentence: Sentence, operations: Sequence[Operation]) -> tuple[str, str, str] | None:
     """Return the lasting fact about anybody, no liking, that a sentence with these graph operations states. Pure."""
     text = sentence.text
-    if _NOT_MEANT.search(text) or _BRIEF.search(text) or _CONDITION.match(text) or not _stands_alone(text):
+    if _NOT_MEANT.search(text) or _BRIEF.search(text) or _CONDITION.match(text) or not stands_alone(text):
         return None
     found = [one for one in operations if not _is_liking(one.predicate)]
     return _triple(found) or _ended(text, found)
@@ -335,7 +336,7 @@ def _is_liking(predicate: str) -> bool:
     return predicate in {"likes", "dislikes"} or predicate.startswith("favourite_")
 
 
-def _stands_alone(text: str) -> bool:
+def stands_alone(text: str) -> bool:
     """Return whether a sentence is understood alone: each pronoun has something in an earlier clause to refer to."""
     if _POINTS_BACK.search(text):
         return False

@@ -30,6 +30,8 @@ from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.models.deterministic.language import lexicon
+from memory_pipeline.models.deterministic.language.grammar import Sentence, has_verb
+from memory_pipeline.models.deterministic.memory_rules import stands_alone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,7 +64,11 @@ _CONCRETE: Final = 8
 #: Smallest cost of a point: a fragment is unclear without its context.
 _FRAGMENT: Final = 50
 #: Least importance of a point; below it, only the most important text of a period is chosen, if there is no other.
-_LEAST: Final = 0.5
+#: Months and longer periods hold what still matters then.
+_LEAST: Final = MappingProxyType({Grain.DAILY: 0.5, Grain.WEEKLY: 0.5})
+_LEAST_LATER: Final = 0.55
+#: Most characters of sentences that are joined.
+_LONGEST_JOINED: Final = 320
 #: Factor on worths, so that halving them a few times leaves no fraction.
 _HALVES: Final = 64
 #: Texts of at least this importance are chosen first: no amount of detail replaces a turning point.
@@ -71,6 +77,7 @@ _MILESTONE: Final = 0.8
 _NUMBER = re.compile(
     r"[0-9]+(?:[.,:][0-9]+)*|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|twice)\b"
 )
+_NAME = re.compile(r"(?<=\s)[A-Z]\w+")
 _LABEL = re.compile(r"\[([0-9]{4}[-/0-9W]*)\]")
 _PHATIC = frozenset(map(stem, lexicon.PHATIC))
 _NUMBER_WORDS = frozenset(map(stem, word_set("two three four five six seven eight nine ten eleven twelve")))
@@ -80,9 +87,10 @@ _NEGATION = re.compile(r"n['’]t\b|\b(?:no|not|never|none|nobody|nothing|withou
 class ExtractiveSummarizer:
     """Choose the most informative texts, verbatim; a :class:`memory_pipeline.domain.summaries.Summarizer`.
 
-    Texts with an importance below 0.5 are left out; if all are, the most important one is the summary. Duplicates are
-    merged into the oldest one, which then cites all sources. If the rest fits the budget, it is the summary. Otherwise
-    texts are chosen one by one, each time the one with the largest gain that still fits:
+    On a day, a sentence is joined with the next one of its message if either is not understood alone. Texts with an
+    importance below 0.5 (of months and longer periods 0.55) are left out; if all are, the most important one is the
+    summary. Duplicates are merged into the oldest one, which then cites all sources. If the rest fits the budget, it is
+    the summary. Otherwise texts are chosen one by one, each time the one with the largest gain that still fits:
 
         importance² · worth / characters
 
@@ -109,9 +117,9 @@ class ExtractiveSummarizer:
     def name(self) -> str:
         """Name and version, plus eight digits of a hash of settings that are not the default."""
         if self._budgets == DEFAULT_BUDGETS and self._embedder.name == HashingEmbedder().name:
-            return "extractive-3"
+            return "extractive-4"
         settings = {grain.value: budget for grain, budget in self._budgets.items()}
-        return f"extractive-3-{digest(settings, self._embedder.name)[:8]}"
+        return f"extractive-4-{digest(settings, self._embedder.name)[:8]}"
 
     def method(self, scope: Scope, grain: Grain) -> str:
         """Return the name of the rules, the same for all agents and grains."""
@@ -145,10 +153,11 @@ class ExtractiveSummarizer:
         budget = self._budgets[period.grain]
         # `position` before `id`: among texts of one instant, point #2 of a finer summary comes before #10.
         ordered = sorted(material, key=lambda item: (item.event_at, item.position, item.id))
-        points = _merged_texts(ordered)
+        points = _merged_texts(_joined(ordered) if period.grain is Grain.DAILY else [*map(_point, ordered)])
         # What the summary itself said before may be the only copy.
         own = f"{period.grain}:{period}:"
-        worthy = [one for one in points if one.importance >= _LEAST or one.source_ids[0].startswith(own)]
+        least = _LEAST.get(period.grain, _LEAST_LATER)
+        worthy = [one for one in points if one.importance >= least or one.source_ids[0].startswith(own)]
         points = worthy or sorted(points, key=lambda one: (one.sentence.endswith("?"), -one.importance))[:1]
         if not points:
             return ()
@@ -175,12 +184,35 @@ def _trimmed(text: str, limit: int) -> str:
     return head[: cut if cut > 0 else None].rstrip(" ,;:–-") + "…"
 
 
-def _merged_texts(material: Sequence[Material]) -> list[KeyPoint]:
-    """Turn texts into points, merging those with the same words, in the order of the oldest."""
-    points: dict[str, KeyPoint] = {}
+def _point(item: Material) -> KeyPoint:
+    return KeyPoint(item.text, (item.id,), item.event_at, item.importance, tuple(sorted(set(item.entities))))
+
+
+def _joined(material: Sequence[Material]) -> list[KeyPoint]:
+    """Return a point for each sentence, or for one and the next of its message if either is not understood alone."""
+    points: list[KeyPoint] = []
+    last: Material | None = None
     for item in material:
-        key = " ".join(item.text.casefold().split()).rstrip(".!… ")
-        point = KeyPoint(item.text, (item.id,), item.event_at, item.importance, tuple(sorted(set(item.entities))))
+        speaker, _, said = item.text.partition(": ")
+        if last is not None and (last.event_at, last.position + 1) == (item.event_at, item.position):
+            before = points[-1].sentence
+            told = before.removeprefix(f"{speaker}: ")
+            is_short = before != told and len(before) + len(said) <= _LONGEST_JOINED
+            if is_short and not (stands_alone(said) and has_verb(Sentence.of(_NAME.sub("", told)).parts)):
+                text = f"{before}{'' if before[-1] in '.!?…' else '.'} {said}"
+                points[-1] = replace(_merged(points[-1], _point(item)), sentence=text)
+                last = item
+                continue
+        points.append(_point(item))
+        last = item
+    return points
+
+
+def _merged_texts(found: Sequence[KeyPoint]) -> list[KeyPoint]:
+    """Merge points with the same words, in the order of the oldest."""
+    points: dict[str, KeyPoint] = {}
+    for point in found:
+        key = " ".join(point.sentence.casefold().split()).rstrip(".!… ")
         points[key] = _merged(points[key], point) if key in points else point
     return list(points.values())
 

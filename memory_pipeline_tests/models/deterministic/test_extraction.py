@@ -41,7 +41,7 @@ def test_a_turn_is_verbatim() -> None:
     assert turn.mentioned_at == datetime(2023, 5, 7, tzinfo=UTC)
     assert [fact.content for fact in facts] == ["Anna: I moved to Porto yesterday [2023-05-07]."]
     assert turn.importance == facts[0].importance
-    assert facts[0].extraction_method == EXTRACTOR.name == "deterministic-6"
+    assert facts[0].extraction_method == EXTRACTOR.name == "deterministic-7"
 
 
 @pytest.mark.parametrize(
@@ -178,6 +178,12 @@ def test_a_message_of_one_sentence_is_a_turn_and_a_fact() -> None:
         ("I moved to Porto.", "I'm ready to start today."),
         ("I moved to Porto.", "Please add two eggs to the list."),
         ("I sold my house.", "If I sold my house, I would move."),
+        ("Zora lives in Ghent.", "Love is everything to people."),
+        ("I went to the harbour yesterday.", "I slept badly yesterday."),
+        ("I cycle to the harbour every morning.", "I cycle to the harbour this morning."),
+        ("My brother sold his boat.", "My brain is so tired."),
+        ("Im allergic to nuts.", "Im not sure about nuts."),
+        ("I'm learning Portuguese.", "I'm trying to make sure the table has three columns."),
     ],
 )
 def test_importance_orders_facts(more: str, less: str) -> None:
@@ -272,7 +278,7 @@ def test_tomorrow_is_resolved_in_the_lakes_zone() -> None:
     there = DeterministicExtractor("America/New_York")  # 21:00 on 1 July there
     assert "[2024-07-02]" in there.facts_of([late])[1].content
     assert "[2024-07-03]" in EXTRACTOR.facts_of([late])[1].content
-    assert there.facts_of([late])[1].extraction_method == "deterministic-6 America/New_York"
+    assert there.facts_of([late])[1].extraction_method == "deterministic-7 America/New_York"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -145,6 +146,35 @@ def test_a_long_text_is_trimmed_but_never_lost(text: str) -> None:
     assert not point.sentence.endswith(" …")
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "is_joined"),
+    [
+        ("I went to a fair in Porto.", "It was loud.", True),
+        ("A letter from the Gilded Loaf jury!", "The seeded rye of Elise is shortlisted.", True),
+        ("I went to a fair in Porto.", "My brother Ruben lives in Ghent.", False),
+    ],
+)
+def test_a_sentence_brings_the_next_one_if_either_is_not_understood_alone(
+    first: str, second: str, is_joined: bool
+) -> None:
+    items = [material(f"Anna: {first}", number=1), material(f"Anna: {second}", number=2, importance=0.2)]
+    points = SUMMARIZER.points_of(Period.parse("daily", "2024-01-15"), items)
+    assert [point.sentence for point in points] == [f"Anna: {first}{f' {second}' if is_joined else ''}"]
+    assert points[0].source_ids == (("fact:00001", "fact:00002") if is_joined else ("fact:00001",))
+    other = replace(items[1], event_at=START + timedelta(minutes=1))
+    assert len(SUMMARIZER.points_of(Period.parse("daily", "2024-01-15"), [items[0], other])[0].source_ids) == 1
+
+
+def test_longer_periods_have_a_higher_bar_than_days() -> None:
+    items = [material("Anna: I married Ruben.", number=1, importance=0.6), material("Anna: I swam.", number=2)]
+    lines = {
+        grain: [point.sentence for point in SUMMARIZER.points_of(Period.containing(grain, START.date()), items)]
+        for grain in SUMMARY_GRAINS
+    }
+    assert len(lines[Grain.DAILY]) == len(lines[Grain.WEEKLY]) == 2
+    assert lines[Grain.MONTHLY] == lines[Grain.YEARLY] == ["Anna: I married Ruben."]
+
+
 def test_points_can_be_summarized_again() -> None:
     day = SUMMARIZER.points_of(Period.parse("daily", "2024-01-15"), many(200))
     again = [
@@ -163,8 +193,8 @@ def test_only_the_most_important_of_very_many_texts_are_compared() -> None:
 
 
 def test_the_name_depends_on_the_settings() -> None:
-    assert SUMMARIZER.name == "extractive-3"
-    assert ExtractiveSummarizer(HashingEmbedder(), DEFAULT_BUDGETS).name == "extractive-3"
+    assert SUMMARIZER.name == "extractive-4"
+    assert ExtractiveSummarizer(HashingEmbedder(), DEFAULT_BUDGETS).name == "extractive-4"
     shorter = ExtractiveSummarizer(budgets={Grain.DAILY: 500})
     other = ExtractiveSummarizer(HashingEmbedder(64))
     assert len({SUMMARIZER.name, shorter.name, other.name}) == 3

@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.text.foreign_text import without_blocks
 from memory_pipeline.domain.text.words import parts_of, word_set
@@ -60,6 +61,18 @@ _ABBREVIATIONS = word_set("mr mrs ms dr prof st vs e.g i.e eg ie approx sr jr ca
 _BEFORE_NUMBERS = word_set("no nr fig p pp vol")
 
 
+#: Contractions written without an apostrophe that are no other words.
+CASUAL: Final = MappingProxyType(
+    {
+        contraction.replace("'", ""): contraction
+        for contraction in (
+            "i'm i've don't doesn't didn't can't isn't aren't wasn't weren't haven't hasn't couldn't wouldn't "
+            "shouldn't that's there's he's she's what's let's you're they're you've they've we've"
+        ).split()
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Sentence:
     """One sentence.
@@ -86,6 +99,7 @@ class Sentence:
         parts: list[str] = []
         for word in words:
             lower = word.lower().replace("’", "'")
+            lower = CASUAL.get(lower, lower)
             if "'" in lower:
                 parts.extend(parts_of(lower))
             else:

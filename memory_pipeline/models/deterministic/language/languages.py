@@ -6,16 +6,16 @@ import re
 from typing import Final
 
 from memory_pipeline.domain.text.words import STOP_WORDS, spaced, word_set
-from memory_pipeline.models.deterministic.language.grammar import is_verb
-from memory_pipeline.models.deterministic.language.lexicon import PHATIC
+from memory_pipeline.models.deterministic.language.grammar import CASUAL, is_verb
+from memory_pipeline.models.deterministic.language.lexicon import PHATIC, REQUESTS
 
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 #: English words that are also common words of another language count half.
 _SHARED: Final = word_set(
     """
-    all almost also am an any as at back be best by come do done due fine for had have he her him if in it just let
-    like made man many may mine more most must of off once one open or other over own per plan same since so
-    some such super sure ten than then till to too under until up via want we were will
+    all almost also am an any as at back be best by change come continue convert do done due fine for had have he her
+    him if in include it just let like made man many may mine more most must of off once one open or other over own
+    per plan same since so some such super sure ten than then till to too under until up via want we were will
     """
 )
 #: English words that are as common in several other languages.
@@ -23,10 +23,11 @@ _ANYWHERE: Final = word_set("a me no on")
 #: Common words of other languages in Latin script that are not English.
 _OTHERS: Final = word_set(
     """
-    al au aux av che com con da das de dei dem den der des det di dos du een ein eine el em en er es est et ett eu för
-    het ich ik il ist já je jeg jsem jest la las le les lo los mein meu mi mijn min minha mit moj mon na nao não nem
-    nicht nie niet non och og por pour que se si sie sono soy su sunt te tu ul um un una und une van ve voor voy w wir
-    y z zu è
+    ako al ang asun au aux av ay az ben bir bor bu che com con da dan das de dei dem den der des det di dos du een egy
+    ein eine el em en er es est et ett eu för har het hun ich ik ikke il inte ist ja jag je jeg jest jestem jsem já kwa
+    la las le les lo los mam mein meu mi mijn min minha mit moj mon na nao nem ng ni nicht nie niet non não och og olen
+    para por pour que saya se si sie som sono soy su sunt te tidak tu ul um un una und une van var ve voor voy w wir y
+    ya yang yok z zu è
     """
 )
 _CONTRACTED: Final = ("n't", "'m", "'re", "'ve", "'ll")
@@ -51,10 +52,12 @@ _COURTESY: Final = re.compile(
 def is_english(text: str) -> bool:
     """Return whether a message is in English, by the share of its words that are common in English.
 
-    A message without words is judged as English; one in another language or of names and nouns only is not.
+    One such word is enough if no word is of another language. A message without words is judged as English; one of
+    names and nouns only is not.
     """
     words = [word.lower().replace("’", "'") for word in _WORD.findall(_without_addresses(text))]
-    return sum(map(_evidence, words)) >= _LEAST_SHARE * len(words)
+    evidence = [*map(_evidence, words)]
+    return sum(evidence) >= _LEAST_SHARE * len(words) or (min(evidence) >= 0 and max(evidence) == 1)
 
 
 def _evidence(word: str) -> float:
@@ -63,7 +66,7 @@ def _evidence(word: str) -> float:
         return 0.5
     if word in _ANYWHERE:
         return 0.0
-    if word in STOP_WORDS or word in PHATIC or is_verb(word) or word.endswith(_CONTRACTED):
+    if word in STOP_WORDS or word in PHATIC | REQUESTS or word in CASUAL or is_verb(word) or word.endswith(_CONTRACTED):
         return 1.0
     return -1.0 if word in _OTHERS or not word.isascii() else 0.0
 

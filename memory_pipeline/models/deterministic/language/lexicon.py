@@ -30,6 +30,13 @@ PHATIC = word_set(
     """
 )
 
+#: The opening of a question, which may lack its mark.
+QUESTION = re.compile(
+    r"(?:(?:and|so|but|ok|okay),? )?(?:how|what|when|where|which|who|why)\s"
+    r"(?:are|can|could|did|do|does|is|should|was|were|will|would)\s(?:i|it|my|our|the|this|that|these|there|we|you)\b"
+    r"|(?:are|can|could|did|do|does|should|will|would) (?:i|they|we|you)\b",
+    re.IGNORECASE,
+)
 #: Openings of questions, offers, consolation and goodbyes.
 PROMPT = re.compile(
     r"(?:(?:just|please|and|so|but|well|ok|okay|anyway|wow|by the way),? )?(?:let me know|thank(?:s| you) for|feel free"
@@ -76,12 +83,50 @@ PLAN = _anywhere(
 #: Words for what is vague or of the moment.
 PASSING = word_set(
     """
-    agree believe bet could feel feeling felt guess hope kinda knew know maybe mean might minutes need now perhaps
-    possibly probably remember see should somehow sorta suppose think thought tonight want wish wonder
+    agree believe bet could feel feeling felt figured forget forgot guess hope hoping kinda knew know maybe mean might
+    minutes need now perhaps possibly probably realize realized remember see seems should somehow sorta suppose think
+    thought want wish wonder wondering
     """
 )
+#: Words for time, degree and what is vague. A sentence of such words alone says little.
+ABSTRACT = word_set(
+    """
+    ability able achievements actually afternoon ago anyway attitude awful bad balance basically beauty big bit brain
+    bunch case chance community connection connections couple crazy crucial currently dream dreams dude easy effort
+    energy entire especially evening experience experiences fact feeling feelings finally freedom full fully goal goals
+    guy guys hard head heart help home hour hours important inspiration inspired journey joy key kinda kindness last
+    lately life lives long longer luckily mainly man matter memories memory mind minute minutes moment moments month
+    months morning mostly motivated motivates motivation new next night old opportunities opportunity part parts passion
+    passionate past patience people person place plus point power progress purpose ready reason recently reminder
+    reminds sadly sense side sort special spirit stage step steps strength stuff super support supportive thing things
+    time times today tomorrow tonight tough value vital way ways week weekend weeks well whole wild word words world
+    year years yesterday
+    """
+)
+
+#: Words for meals, sleep, weather and rest: trifles, unless the sentence says more.
+TRIFLES = word_set(
+    """
+    asleep ate bed bored breakfast brunch burger chill chilling chilly chores coffee cold dinner eat eaten eating
+    errands exhausted fries hot hungry lunch meal meals nap noodles pancakes pasta phone pizza rain rained raining relax
+    relaxing rest salad sandwich shower sleep sleepy slept sluggish snack snacks snow snowing soup sunny tired traffic
+    warm weather woke
+    """
+)
+
+HABITS = word_set("always every often regularly usually weekly")
+
+#: Words about what the speaker is doing with the listener just now.
+TASK_AT_HAND = _anywhere(
+    "trying to", "make sure", "not sure", "no idea", "looking for", "having (?:some )?(?:trouble|issues|problems)",
+    "would like", "i(?:['’]ll| will| need| want| do not| don['’]t| can['’]t)", "ready to", "let['’]s", "based on",
+    "as i (?:mentioned|said)", "(?:i|we|you) (?:clarified|discussed|listed|mentioned|practiced|talked about)",
+    "columns?|option|output|paragraphs?|prompt|template|version", "the (?:answers?|drafts?|list|question|steps?|table)",
+)  # fmt: skip
+
+NEGATION = word_set("n't not no never nothing")
 #: Words for what is not so, and for the conversation itself.
-UNREAL = word_set("'d appreciate if keen ready understand wanna would")
+UNREAL = word_set("'d appreciate dreamed dreamt if imagine keen pretend ready understand wanna would")
 
 FIRST_PERSON = word_set("i me my mine myself we us our ours ourselves")
 SECOND_PERSON = word_set("you your yours yourself")
@@ -90,38 +135,49 @@ THIRD_PERSON = word_set("he she they his her their him them")
 #: Words that make an instruction a standing one.
 STANDING = word_set("always never every each")
 
-#: A sentence that begins with one of these depends on the previous one.
+#: A sentence that begins with one of these depends on the previous one …
 LEANING = word_set(
     """
-    alright and because but excellent fine great he her his it its lol nah no ok okay one perfect same she so sure
-    thanks that their then there these they this those though when which yeah yep yes you your
+    almost alright another excellent fine great he her his it its like lol nah no ok okay one perfect regarding same she
+    sure thanks that their there these they this those when which yeah yep yes you your
     """
 )
+#: … and with one of these a little.
+CONNECTIVES = word_set("also and because but however or so then though")
 
 #: Words for what another sentence says.
 POINTING_BACK = word_set("it that this these those they them")
 
+#: Words for what is the speaker's.
+OWN = word_set("my our")
 #: Words of a speaker about themselves alone.
 SELF = word_set("i me my mine myself")
 #: A sentence that begins with one of these asks for a single service.
-REQUESTS = word_set("can could give help just let please show tell write")
+REQUESTS = word_set(
+    """
+    add analyze answer assume be calculate can change check choose compare consider continue convert could create define
+    describe develop discuss do draft edit expand explain fill find fix forget format generate give help identify
+    imagine include just keep let list make now please provide put refer remove replace respond review rewrite show
+    suggest summarize tell translate use write
+    """
+)
 
 #: Stems of words for what lasts in a life or business: family, home, work, studies, health, animals, money, promises.
 LASTING_WORDS = frozenset(
     stem(word)
     for word in word_set(
         """
-        accept accident adopt allergic allergy anniversary apartment approve asthma aunt award baby birth birthday born
-        bought boyfriend broken brother cancel cancer career cat child children cleaned college company contract cousin
-        dad daughter deadline death debt decide decided decision degree diabetes diagnose die died disability divorce
-        dog due emergency engaged engagement exam family father fiance fiancee flat forbidden founded friend fund
-        funeral girlfriend goal graduate grandfather grandma grandmother grandpa grew hire hired home hometown hospital
-        house husband ill illness injury install insurance interview intolerant invest job join joined kid launch lawyer
-        lease licence license live lived loan lost major marathon marriage married marry medal medication migraine
-        mom mortgage mother move moved mum neighbor neighbour nephew niece opened operation owe pain parent partner
-        passport pension pet poisonous practise pregnant prize promise promote promotion puppy quit raised rent retire
-        roommate salary school serious sick sign sister sold son speak started studied study surgery teach therapist
-        therapy twins uncle university vegan vegetarian volunteer wedding wife win won work worked
+        accident adopt allergic allergy anniversary apartment approve asthma aunt award baby birth birthday born bought
+        boyfriend broken brother cancel cancer career cat child children cleaned college company contract cousin dad
+        daughter deadline death debt decide decided decision degree diabetes diagnose die died disability divorce dog
+        emergency engaged engagement exam family father fiance fiancee flat forbidden founded fund funeral girlfriend
+        graduate grandfather grandma grandmother grandpa grew hire hired hometown hospital house husband ill illness
+        injury install insurance interview intolerant invest job join joined kid launch lawyer lease licence license
+        live lived loan lost marathon marriage married marry medal medication migraine mom mortgage mother move moved
+        mum neighbor neighbour nephew niece opened operation owe pain parent partner passport pension pet poisonous
+        practise pregnant prize promise promote promotion puppy quit raised rent retire roommate salary school serious
+        sick sign sister sold son studied study surgery teach therapist therapy twins uncle university vegan vegetarian
+        volunteer wedding wife win won work worked
         """
     )
 )
