@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.recalled_text import LINE
+from memory_pipeline.errors import AccessDeniedError
 from memory_pipeline.graph.graph import NamedEntities
 from memory_pipeline.memories.search import passes
 from memory_pipeline.reader.packing.asked import is_generic, subject_of
@@ -72,6 +73,8 @@ class MemorySources:
         try:
             own = [speaker] if speaker else self._searcher.own_names()
             mentions = self._graph.mentions(text, own)
+        except AccessDeniedError:
+            raise
         except Exception as error:  # noqa: BLE001  # the searches report it, and those that do not fail answer
             _log.warning("nobody is found by name: %s", error)
         subject = subject_of(text)
