@@ -32,6 +32,7 @@ NAMES = (
     "size",
     "install",
     "models",
+    "tokens",
     "survival",
     "retention",
     "housekeeping",

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 #: The name of the agent or user in the calls of a forgotten one.
 ERASED = "erased"
+#: Length of the date with which the key of an hour begins; keys of other grains are not longer.
+_DAY = len("2024-01-15")
 
 
 def remove_unread(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
@@ -97,6 +99,7 @@ def remove_answers(
 ) -> None:
     """Remove model answers for the given agents and periods, and all answers that name the person.
 
+    Of an hour, the answers for the whole day: an answer about several hours is stored with the first one.
     If the subject is an agent, remove all of its answers. For agents in `consolidated`, also remove answers for
     consolidation from the first of the days on. Spending remains recorded.
     """
@@ -110,7 +113,8 @@ def remove_answers(
         for rows in scanner.parts(ANSWERS, columns, grain=grain.value):
             mask = pc.is_in(rows["scope"], own)
             if not is_agent:
-                mask = pc.and_(mask, pc.is_in(rows["period"], pa.array(sorted(keys_of_grain), pa.string())))
+                days = pa.array(sorted({key[:_DAY] for key in keys_of_grain}), pa.string())
+                mask = pc.and_(mask, pc.is_in(pc.utf8_slice_codeunits(rows["period"], 0, _DAY), days))
                 mask = pc.or_(mask, pa.chunked_array([pa.array(scanner.said(rows, ANSWERS))]))
                 if grain is Grain.DAILY and keys_of_grain:
                     of_consolidation = pc.and_(

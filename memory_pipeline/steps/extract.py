@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
 
 #: Most messages of the hour before that a model is shown with a passage.
-_EARLIER = 8
+_EARLIER = 6
 
 #: Passages are extracted together until they have so many messages.
 _MESSAGES_AT_ONCE = 2_000

@@ -26,6 +26,7 @@ from memory_pipeline.lake.schemas import (
     CONSOLIDATION,
     CONSOLIDATION_EVENTS,
     EVENTS,
+    FACTS,
     MEMORIES,
     MEMORY_EVENTS,
     SCOPES,
@@ -243,6 +244,12 @@ def test_pending_records_and_answers_for_later_days_are_removed(lake: Lake, mode
     ]
     table = pa.Table.from_pylist(rows, schema=ANSWERS.schema)
     lake.tables.replace(ANSWERS, ["2024-01-14", "2024-01-20"], table, grain="daily")
+    first = lake.tables.keys(FACTS)[0]
+    hours = [f"{first[:10]}T00", "2024-01-01T00"]  # an earlier hour of a day with a touched one, and another day
+    of_hours = [{**asked, "key": key * 32, "grain": "working", "period": hour, "purpose": "extraction"}
+                for key, hour in zip("67", hours, strict=True)]  # fmt: skip
+    table = pa.Table.from_pylist(of_hours, schema=ANSWERS.schema)
+    lake.tables.replace(ANSWERS, hours, table, grain="working")
     lake.journal.append(
         [
             done("REMEMBER", "2024-02-01T08:00", content="Ask ANNA first."),
@@ -261,6 +268,7 @@ def test_pending_records_and_answers_for_later_days_are_removed(lake: Lake, mode
     assert {part.count for part in receipt.removed if part.place == "journal"} == {3}
     assert_verified(lake, receipt)
     assert sorted(row["key"][0] for row in lake.tables.read(ANSWERS, grain="daily").to_pylist()) == ["1", "3", "4"]
+    assert [row["key"][0] for row in lake.tables.read(ANSWERS, grain="working").to_pylist()] == ["7"]
 
 
 def test_a_concurrent_consolidation_does_not_restore_forgotten_data(root: str, models: Models) -> None:

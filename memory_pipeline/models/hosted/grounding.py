@@ -57,7 +57,6 @@ class Grounds:
 
     def __init__(
         self,
-        earlier: Sequence[Message],
         messages: Sequence[Message],
         known: Sequence[Triple],
         prompt: str,
@@ -66,7 +65,7 @@ class Grounds:
         *,
         may_translate: bool = False,
     ) -> None:
-        self._messages = [*earlier, *messages]
+        self._messages = messages
         self._places = {message.id: place for place, message in enumerate(self._messages)}
         self._known, self._zone, self._may_translate = known, zone, may_translate
         self._prompt = f" {claims.comparable(prompt)} "

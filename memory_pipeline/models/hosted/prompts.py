@@ -286,7 +286,7 @@ def _reject_constant(name: str) -> float:
 #: Margin on the token estimate, which is too low for some scripts.
 _SAFETY = 0.8
 _BLANK = re.compile(r"\s")
-#: Smallest size of a chunk in tokens, however long the instructions are.
+#: Smallest size of a chunk in tokens, however long the instructions are. Only larger ones are halved.
 _LEAST = 400
 
 
@@ -306,6 +306,16 @@ class Chunk:
     numbers: tuple[int, ...]
     text: str
     lines: tuple[Line, ...]
+
+    @property
+    def can_be_halved(self) -> bool:
+        """Whether it is large enough to be asked about in halves if the answer is cut off."""
+        return count_tokens(self.text) > _LEAST
+
+    @property
+    def halves(self) -> list[Chunk]:
+        """Two chunks of about the same size; three if a long line is in the way."""
+        return chunks_of(self.lines, count_tokens(self.text) * 3 // 5)
 
 
 class Question:

@@ -20,11 +20,11 @@ from memory_pipeline.models.deterministic.summarization import ExtractiveSummari
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import FoundPoint, SummaryAnswer, read_answer, schema_of
 from memory_pipeline.models.hosted.evidence import SHARE_OF_SUMMARY, SourceText, SourceTexts, Unfounded
-from memory_pipeline.models.hosted.prompts import Line, Question, chunks_of
-from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, LlmRequest, identity_of
+from memory_pipeline.models.hosted.prompts import Chunk, Line, Question, chunks_of
+from memory_pipeline.models.hosted.transport.requests import CutError, InvalidAnswerError, LlmRequest, identity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from memory_pipeline.configuration.model_settings import Summarization as Settings
     from memory_pipeline.domain.scopes import Scope
@@ -65,8 +65,8 @@ class _Progress:
     is_done: bool = False
 
 
-#: The points of one chunk and how many were rejected, by reason, or the error.
-_Answer: TypeAlias = "Answered[tuple[list[KeyPoint], Counter[str]]] | ModelError"
+#: The points of one chunk, or of its parts, and how many were rejected, by reason; or the error.
+_Answer: TypeAlias = "list[Answered[tuple[list[KeyPoint], Counter[str]]]] | ModelError"
 
 
 class HostedSummarizer:
@@ -123,10 +123,9 @@ class HostedSummarizer:
         return progress
 
     def _round(self, pending: Sequence[_Progress]) -> None:
-        requests = [(progress, request) for progress in pending for request in self._questions(progress)]
-        tasks = [partial(self._answer, progress, request) for progress, request in requests]
+        tasks = [(progress, task) for progress in pending for task in self._tasks(progress)]
         answers: dict[int, list[_Answer]] = defaultdict(list)
-        for (progress, _), answer in zip(requests, self._executor.gather(tasks), strict=True):
+        for (progress, _), answer in zip(tasks, self._executor.gather([task for _, task in tasks]), strict=True):
             answers[id(progress)].append(answer)
         for progress in pending:
             self._use_answers(progress, answers[id(progress)])
@@ -143,8 +142,7 @@ class HostedSummarizer:
                 progress.result = replace(self._rules.condense(assignment), fallback=errors[0].trouble)
             return
         points: list[KeyPoint] = []
-        for answer in answers:
-            assert not isinstance(answer, ModelError)  # noqa: S101  # returned above
+        for answer in (part for parts in answers if not isinstance(parts, ModelError) for part in parts):
             found, refused = answer.value
             points += found
             progress.refused += refused
@@ -168,13 +166,23 @@ class HostedSummarizer:
             refused=progress.refused,
         )
 
-    def _answer(self, progress: _Progress, request: LlmRequest) -> _Answer:
+    def _answer(
+        self, progress: _Progress, ask: Callable[[Chunk, int], LlmRequest], chunk: Chunk, length: int
+    ) -> _Answer:
+        """Return the points about a chunk. If the answer is cut off, each half gives half as many."""
+        request = ask(chunk, length)
         try:
-            return self._executor.complete(request, partial(self._read, progress, request))
+            return [self._executor.complete(request, partial(self._read, progress, request))]
+        except CutError:
+            halves = chunk.halves
+            answers = [self._answer(progress, ask, half, max(_SHORTEST, length // len(halves))) for half in halves]
+            errors = [answer for answer in answers if isinstance(answer, ModelError)]
+            return errors[0] if errors else [one for some in answers if isinstance(some, list) for one in some]
         except ModelError as error:
             return error
 
-    def _questions(self, progress: _Progress) -> Iterator[LlmRequest]:
+    def _tasks(self, progress: _Progress) -> Iterator[Callable[[], _Answer]]:
+        """Yield a task for each chunk of the inputs, which returns the points about it."""
         assignment = progress.assignment
         scope, period = assignment.scope, assignment.period
         settings = self._settings(scope, period.grain)
@@ -186,6 +194,18 @@ class HostedSummarizer:
             instructions = settings.prompt.format_map({**words, "first_day": first, "last_day": last})
         version = _version(settings, period.grain)
         question = Question(settings, "summary", version, instructions, schema_of(SummaryAnswer))
+        language = self._executor.configuration.language(scope)
+
+        def ask(chunk: Chunk, length: int) -> LlmRequest:
+            head = (
+                f"The agent is called {scope.agent_id}. The period is {period}, {first} to {last}. Write at most "
+                f"{max(2, length // _POINT)} points.{f' Write in {language}.' if language else ''}"
+            )
+            text, use = f"{head}\n{prompts.enclosed(chunk.text)}", Use(scope, period)
+            return question.request(
+                use, Purpose.SUMMARY, text, chunk.numbers, length, can_be_halved=chunk.can_be_halved
+            )
+
         lines = [
             Line(number, f"[{number}] {piece.point.event_at.astimezone(self._zone):%Y-%m-%d}", piece.text)
             for number, piece in enumerate(progress.pieces, start=1)
@@ -193,14 +213,7 @@ class HostedSummarizer:
         chunks = chunks_of(lines, question.room)
         if len(chunks) > 1:  # all their answers must fit into the one question that merges them
             length = max(_SHORTEST, min(length, question.room * 3 // len(chunks)))
-        language = self._executor.configuration.language(scope)
-        head = (
-            f"The agent is called {scope.agent_id}. The period is {period}, {first} to {last}. Write at most "
-            f"{max(2, length // _POINT)} points.{f' Write in {language}.' if language else ''}"
-        )
-        for chunk in chunks:
-            text = f"{head}\n{prompts.enclosed(chunk.text)}"
-            yield question.request(Use(scope, period), Purpose.SUMMARY, text, chunk.numbers, length)
+        yield from (partial(self._answer, progress, ask, chunk, length) for chunk in chunks)
 
     def _read(self, progress: _Progress, request: LlmRequest, text: str) -> tuple[list[KeyPoint], Counter[str]]:
         """Return the founded points of an answer with the ids of their sources, and the rejected ones by reason."""

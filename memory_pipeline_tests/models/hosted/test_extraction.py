@@ -47,14 +47,14 @@ defaults:
   max_concurrency: 8
   completion: {{model: openai/m, api_base: "{url}", attempts: 2, backoff_seconds: 0.01, timeout_seconds: 5,
                context_tokens: {context}, max_output_tokens: {output}}}
-  extraction: {{known_facts: {known}}}
+  extraction: {{known_facts: {known}, minimum_tokens: {minimum}}}
 {rest}
 """
 _TAGGED = re.compile(r"\A[^\n]*\n<(data-[0-9a-f]{12})>\n(.*)\n</\1>\Z", re.DOTALL)
 
 
 def configuration(url: str = "http://127.0.0.1:9/v1", rest: str = "", **changes: int) -> Configuration:
-    numbers = {"context": 32_000, "output": 4_000, "known": 20} | changes
+    numbers = {"context": 32_000, "output": 4_000, "known": 20, "minimum": 0} | changes
     return Configuration.parse(CONFIG.format(url=url, rest=rest, **numbers), "test")
 
 
@@ -571,6 +571,67 @@ def test_model_and_rules_may_find_the_same_fact_of_a_message() -> None:
     assert {one.fallback for one in extraction.facts if one.kind is FactKind.TURN} == {"unavailable"}
     assert len({one.id for one in extraction.facts}) == len(extraction.facts)
     assert [one.model for one in found(extraction) if one.content == "Anna: I moved to Porto."] == ["openai/m"]
+
+
+# --- short hours -----------------------------------------------------------------------------------------------------
+
+
+def test_short_hours_of_a_day_are_asked_about_together() -> None:
+    said = [
+        passage("user Anna: Maria is my sister.", at="2024-01-15T07:10"),
+        passage("user Anna: She moved to Porto.", "assistant: Nice!", at="2024-01-15T09:00"),
+        passage("user Ben: I moved to Oslo.", at="2024-01-15T09:30", scope=GLOBEX),
+        passage("user Anna: I am forty.", at="2024-01-15T11:00", conversation_id="c2"),
+        passage("user Anna: I moved to Rome.", at="2024-01-16T08:00"),
+    ]
+    given = answer(
+        fact("Maria, the sister of Anna, moved to Porto.", messages=[1, 2], durable="fact"),
+        fact("Anna is 40.", messages=[4]),
+        operations=[operation("UPDATE", "Anna", "age", 40, 4), operation("UPDATE", "Maria", "lives_in", "Porto", 1, 2)],
+    )
+    executor = Scripted(lambda question: given if len(question.numbers) > 1 else answer(), configuration(minimum=400))
+    order = [4, 1, 0, 3, 2]
+    made = dict(zip(order, extract(HostedExtractor(executor, "UTC"), *(said[n] for n in order)), strict=True))
+    assert {question.numbers for question in executor.questions} == {(1, 2, 3, 4), (1,)}
+    assert len(executor.questions) == 3, "the day of Anna, that of Ben, and Anna's next day"
+    text = next(shown(question) for question in executor.questions if question.numbers != (1,))
+    assert re.findall(r"^\[\d\] \S+ \w+ (\S+)|^(\(another .*)$", text, re.MULTILINE) == [
+        ("07:10", ""), ("09:00", ""), ("09:00", ""), ("", "(another conversation)"), ("11:00", ""),
+    ]  # fmt: skip
+    # Each fact belongs to the hour of its last message, and cites messages of this hour only.
+    assert [[one.content for one in found(made[place])] for place in range(5)] == [
+        [], ["Maria, the sister of Anna, moved to Porto."], [], ["Anna is 40."], [],
+    ]  # fmt: skip
+    assert [[str(o) for fact in made[place].facts for o in fact.operations] for place in range(5)] == [
+        [], ["Maria lives_in Porto"], [], ["Anna age 40"], [],
+    ]  # fmt: skip
+    for place, one in made.items():
+        assert {cited for each in one.facts for cited in each.message_ids} <= {m.id for m in said[place].messages}
+        assert FactKind.GIST not in {each.kind for each in one.facts} or place in (2, 4)
+
+
+def test_a_group_of_hours_ends_when_it_has_enough_tokens_and_fails_as_a_whole() -> None:
+    hours = [passage(f"user Anna: {'I moved to Porto. ' * 10}", at=f"2024-01-15T{hour:02}:00") for hour in range(5)]
+
+    def given(question: LlmRequest) -> Json:
+        if " 02:00 user" in question.user.rpartition("New messages")[2]:
+            raise ModelError(Trouble.UNAVAILABLE, "gone")
+        return answer()
+
+    made, questions = scripted(given, *hours, minimum=80)
+    assert [question.numbers for question in questions] == [(1, 2), (1, 2), (1,)], "the last hour is never lost"
+    assert [{one.fallback for one in each.facts} for each in made] == [{None}, {None}, *[{"unavailable"}] * 2, {None}]
+
+
+def test_users_are_asked_about_apart() -> None:
+    said = [
+        replace(one, messages=tuple(replace(message, user_id=user) for message in one.messages))
+        for user in ("anna", "ben")
+        for hour in (8, 9)
+        for one in [passage("user: I moved to Porto.", at=f"2024-01-15T{hour:02}:00", conversation_id=user)]
+    ]
+    _, questions = scripted(answer(), *said, minimum=400)
+    assert len(questions) == 2
 
 
 # --- known facts -----------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def grounds_of(lines: Sequence[str], facts: Sequence[str] = (), **options: Any) 
     messages = passage(*lines).messages
     before = [known(text, "2024-01-10T09:00") for text in facts]
     triples = standing(fold_operations(ACME, before))
-    return Grounds((), messages, triples, prompts.EXTRACTION, ZoneInfo("UTC"), **options)
+    return Grounds(messages, triples, prompts.EXTRACTION, ZoneInfo("UTC"), **options)
 
 
 def refused(lines: Sequence[str], content: str, *cited: int, facts: Sequence[str] = (), **options: Any) -> Any:

@@ -390,6 +390,19 @@ def test_a_day_of_200_000_tokens_is_summarized_with_a_context_of_8_000() -> None
     assert made.cost == pytest.approx(0.5 * len(questions))
 
 
+def test_a_cut_answer_is_asked_for_in_halves(lake: Lake, server: OpenAIServer) -> None:
+    texts = [f"Anna bought number{number}. {'x ' * 400}" for number in range(4)]
+    server.answer = oracle.answer
+    server.faults = [Fault("length", match=r"number1.*number3", times=None)]
+    [found] = summarizer_of(lake, server).summarize([assignment(*texts)])
+    assert found is not None
+    assert found.fallback is None
+    assert {source for point in found.points for source in point.source_ids} == {f"fact {n}" for n in range(1, 5)}
+    assert len(server.requests) == 3, "the whole and two halves, without a correction"
+    most = [int(re.findall(r"at most (\d+) points", text)[0]) for text in oracle.asked(server.requests)]
+    assert most == [12, 6, 6]
+
+
 def test_chunks_of_a_summary_have_shorter_length_limits() -> None:
     _, questions = scripted(condensing, big(200_000), context=8_000, output=2_000)
     parts = [question for question in questions if "xxx" in question.user]
