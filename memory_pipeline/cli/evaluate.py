@@ -15,7 +15,7 @@ import click
 from memory_pipeline.cli.common import FILES, cli, json_option
 from memory_pipeline.cli.terminal import progress
 from memory_pipeline.cli.verbs import VerbCommand, command
-from memory_pipeline.errors import shown
+from memory_pipeline.errors import InputError
 from memory_pipeline.parameters import Within
 from memory_pipeline.rendering import to_json
 from memory_pipeline.settings import Settings
@@ -123,7 +123,7 @@ def _measure(
         try:
             return Completion(model=name, api_base=address or None, context_tokens=context_tokens)
         except ValidationError as error:
-            raise click.UsageError(f"model {shown(text)}: {error.errors()[0]['msg']}") from None
+            raise InputError(f"model {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
 
     plan = Plan(
         Benchmark(name),

@@ -68,6 +68,10 @@ def reassign_events(
         current = noted.get(event.id, event)
         copies: tuple[MemoryEvent, ...] = (current,)
         if current.verb is MemoryVerb.REMEMBER:
+            if current.other_id is not None and memories.resolved(current.other_id) not in memories.newest:
+                successors = _successors(memories, known_as, sources.get((event.id, current.other_id), ()))
+                current = _moved(current, current.memory_id, next(iter(successors), None))
+                copies = (current,)
             known_as[event.id] = memories.memory_id_for(current)
         elif (event.id, event.memory_id) in sources:
             statements = sources[event.id, event.memory_id]
@@ -97,14 +101,15 @@ def _sources_of(events: Iterable[MemoryEvent]) -> dict[tuple[str, str], tuple[st
     statements: dict[str, list[str]] = {}
     found: dict[tuple[str, str], tuple[str, ...]] = {}
     for event in sorted(events, key=lambda event: event.order):
-        if event.verb is MemoryVerb.REMEMBER:
-            statements.setdefault(memories.memory_id_for(event), []).append(event.id)
-        elif not event.is_consolidation:
-            for one in filter(None, (event.memory_id, event.other_id)):
+        is_statement = event.verb is MemoryVerb.REMEMBER
+        if not event.is_consolidation:
+            for one in filter(None, (None if is_statement else event.memory_id, event.other_id)):
                 memory = memories.newest.get(memories.resolved(one))
                 if memory is not None:
                     parts = (memory.id, *memory.merged_ids)
                     found[event.id, one] = tuple(source for part in parts for source in statements.get(part, ()))
+        if is_statement:
+            statements.setdefault(memories.memory_id_for(event), []).append(event.id)
         apply(memories, event)
     return found
 
@@ -115,13 +120,15 @@ def _copies_for(
     """Return copies of an event for the successors of its memory. The memory itself may be among them."""
     if is_whole or event.verb not in _TO_ALL:
         successors = [memory_id] if memory_id in successors else successors[:1]
-    return tuple(event if successor == memory_id else _moved(event, successor) for successor in successors)
+    return tuple(
+        event if successor == memory_id else _moved(event, successor, event.other_id) for successor in successors
+    )
 
 
-def _moved(event: MemoryEvent, memory_id: str, other_id: str | None = None) -> MemoryEvent:
+def _moved(event: MemoryEvent, memory_id: str, other_id: str | None) -> MemoryEvent:
     return MemoryEvent.of(
         event.scope, event.verb, event.event_at, event.changes, memory_id=memory_id, turn=event.turn,
-        place=event.place, editor=event.editor, reason=event.reason, other_id=other_id or event.other_id,
+        place=event.place, editor=event.editor, reason=event.reason, other_id=other_id,
         evidence=event.evidence, conversation_id=event.conversation_id, received_at=event.received_at,
         ordered_at=event.ordered_at, users=event.users,
     )  # fmt: skip

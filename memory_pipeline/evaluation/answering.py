@@ -11,7 +11,7 @@ from math import log, sqrt
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Final
 
-from memory_pipeline.domain.model_calls import Purpose, Use, count_tokens
+from memory_pipeline.domain.model_calls import Purpose, Trouble, Use, count_tokens
 from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import ModelError
@@ -78,7 +78,7 @@ class JudgedAnswer:
     """An answer and its score, 0 to 1; 0 with an `error` if a model failed.
 
     `tokens` are those of the question to the answering model, notes included. `cost` is in US dollars, of answer and
-    verdict; None without a price.
+    verdict; None without a price. `trouble` is the kind of `error`.
     """
 
     question: LabelledQuestion
@@ -89,6 +89,7 @@ class JudgedAnswer:
     score: float = 0.0
     cost: float | None = None
     error: str | None = None
+    trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +146,15 @@ def answer_all(
     """Yield the judged answers to all questions, row by row. `memory` returns the notes for a question and a budget.
 
     Stored answers are not asked for again; each new one is stored at once. A question whose model fails scores 0 and is
-    asked again next time.
+    asked again next time. The rows of memory are last: they need a run of the pipeline.
+
+    Raises:
+        ModelError: all of the first questions were refused: there is no such model, or no valid key.
     """
     executor = LlmExecutor(configuration, answers, lambda: datetime.now(UTC))
     histories = Histories(labels)
     notes = {NoteSource.MEMORY: memory, NoteSource.RAG: histories.retrieved, NoteSource.HISTORY: histories.whole}
-    for source, budget in plan.rows:
+    for source, budget in sorted(plan.rows, key=lambda row: row[0] is NoteSource.MEMORY):
         for start in range(0, len(labels.asked), _TOGETHER):
             some = labels.asked[start : start + _TOGETHER]
             texts = [question_for(one, notes[source](one, budget)) for one in some]
@@ -158,7 +162,10 @@ def answer_all(
                 partial(_judged, executor, plan, one, source, budget, text)
                 for one, text in zip(some, texts, strict=True)
             ]
-            yield from executor.gather(tasks)
+            found = list(executor.gather(tasks))
+            if start == 0 and all(one.trouble == Trouble.REFUSED for one in found):
+                raise ModelError(Trouble.REFUSED, str(found[0].error))
+            yield from found
             done = start + len(some)
             say(f"{source}, {budget:,} tokens: {done:,} of {len(labels.asked):,} questions answered and judged")
 
@@ -182,7 +189,7 @@ def _judged(
             for one in checks(plan.benchmark, plan.protocol, question, answer)
         ]
     except ModelError as error:
-        return JudgedAnswer(question, source, budget, tokens, error=f"{error.trouble}: {error}")
+        return JudgedAnswer(question, source, budget, tokens, error=str(error), trouble=error.trouble)
     costs = [one.cost for one in (reply, *verdicts) if one.cost is not None]
     total = score([float(one.value) for one in verdicts])
     return JudgedAnswer(question, source, budget, tokens, answer, total, sum(costs) if costs else None)
@@ -200,7 +207,7 @@ class Estimate:
 
 
 def estimate(labels: LabelledSet, plan: Plan) -> list[Estimate]:
-    """Return what each row would cost, without a call. Notes from memory and retrieval count as their whole budget.
+    """Return what each row would cost, without a call. Notes fill their budget, or are as long as the history.
 
     An answer is taken as 200 tokens, a verdict as 20. Answers that are stored already are not subtracted.
     """
@@ -209,8 +216,7 @@ def estimate(labels: LabelledSet, plan: Plan) -> list[Estimate]:
         questions = verdicts = judged = 0
         for one in labels.asked:
             fixed = count_tokens(instructions(plan.benchmark, plan.protocol) + question_for(one, ""))
-            held = budget if source is not NoteSource.HISTORY else count_tokens(histories.whole(one, budget))
-            questions += fixed + held
+            questions += fixed + count_tokens(histories.whole(one, budget))
             asked = checks(plan.benchmark, plan.protocol, one, "")
             verdicts += sum(count_tokens(JUDGE + check.text) + _ANSWER_TOKENS for check in asked)
             judged += len(asked)

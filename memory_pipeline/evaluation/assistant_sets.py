@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from memory_pipeline.domain.scopes import Scope
-from memory_pipeline.errors import InputError
+from memory_pipeline.errors import InputError, shown
 from memory_pipeline.evaluation.formats import bytes_of, json_in, lines_of, text_in
 from memory_pipeline.evaluation.labels import Citation, LabelledQuestion, LabelledSet, labelled_set
 
@@ -203,5 +203,7 @@ def _layout(where: str, name: str) -> Iterator[None]:
         yield
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+    except KeyError as error:
+        raise InputError(f"{where} is not in {name}'s format: it has no {shown(error.args[0])}") from None
     except (LookupError, TypeError, AttributeError, ValueError, SyntaxError) as error:
         raise InputError(f"{where} is not in {name}'s format: {type(error).__name__}: {error}") from None

@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from memory_pipeline.domain.facts import TURNS
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain, hour_of
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.evaluation.answering import NoteSource, answer_all
+from memory_pipeline.evaluation.answering import answer_all
 from memory_pipeline.evaluation.labels import ADVERSARIAL
 from memory_pipeline.evaluation.metrics import Ranking, Scores, percentile
 from memory_pipeline.evaluation.survival import Remains, survival
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.domain.messages import Message
+    from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.evaluation.answer_file import AnswerFile
     from memory_pipeline.evaluation.answering import JudgedAnswer, Plan
@@ -144,27 +145,31 @@ def judge_answers(
 ) -> list[JudgedAnswer]:
     """Answer all questions of `labels` with models, and judge the answers; see :mod:`.answering`.
 
-    The pipeline runs only if the plan has notes from memory. Other arguments and errors as for :func:`evaluate`.
+    The pipeline runs only if the plan has notes from memory, after the other rows. Other arguments and errors as for
+    :func:`evaluate` and :func:`~.answering.answer_all`.
     """
     lake = Lake(settings.root, settings.timezone)
-    if NoteSource.MEMORY in plan.sources:
-        lake, _ = _built(labels, settings, configuration, say)
-    elif configuration is not None:
+    if configuration is not None:
         lake.put_configuration(configuration)
-    embedder = reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
     last = last_times(labels)
+
+    @cache
+    def embedder() -> Embedder:
+        _built(labels, settings, None, say)
+        return reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
 
     @lru_cache(maxsize=1)  # questions of one agent follow each other
     def reader(scope: Scope) -> MemoryReader:
         return MemoryReader.open(
-            settings.root, workspace_id=scope.workspace_id, agent_id=scope.agent_id, embedder=embedder
+            settings.root, workspace_id=scope.workspace_id, agent_id=scope.agent_id, embedder=embedder()
         )
 
     def memory(question: LabelledQuestion, tokens: int) -> str:
         now = question.now or last[question.scope]
         return str(reader(question.scope).context(question.text, tokens, now=now))
 
-    return list(answer_all(labels, plan, memory, lake.configuration(), answers, say))
+    found = answer_all(labels, plan, memory, lake.configuration(), answers, say)
+    return sorted(found, key=lambda one: plan.rows.index((one.source, one.budget)))
 
 
 def turns_of(hits: Iterable[Hit]) -> tuple[str, ...]:

@@ -255,7 +255,11 @@ def estimate_lines(rows: Sequence[Estimate]) -> Iterator[str]:
     known = [row.cost for row in rows if row.cost is not None]
     total = sum(known) if len(known) == len(rows) else None
     yield f"{'all':<19}{sum(row.calls for row in rows):>9,}{sum(row.tokens for row in rows):>15,}{_dollars(total):>10}"
+    if total is None:
+        yield "\nLiteLLM's list of prices lacks this model: look up its price, and multiply"
 
 
 def _dollars(cost: float | None) -> str:
-    return "unknown" if cost is None else f"{cost:,.2f}"
+    if cost is None:
+        return "unknown"
+    return "< 0.01" if 0 < cost < 0.005 else f"{cost:,.2f}"

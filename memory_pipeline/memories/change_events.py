@@ -9,9 +9,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from memory_pipeline.domain.authority import authority_of
 from memory_pipeline.domain.graph.operations import MAX_TERM
 from memory_pipeline.domain.graph.triples import name_key
+from memory_pipeline.domain.memories.deduplication import rewritten
+from memory_pipeline.domain.memories.draft import named
 from memory_pipeline.domain.memories.events import (
+    AGENT,
     NOTHING_SAID,
     Changes,
     MemoryEvent,
@@ -19,7 +23,15 @@ from memory_pipeline.domain.memories.events import (
     check_terms,
     memory_reference,
 )
-from memory_pipeline.domain.memories.record import CONTEXTS, MAX_VALUE, ContextType, MemoryKind, Status, shortened
+from memory_pipeline.domain.memories.record import (
+    CONTEXTS,
+    MAX_VALUE,
+    ContextType,
+    MemoryKind,
+    SourceType,
+    Status,
+    shortened,
+)
 from memory_pipeline.domain.messages import timestamp_of
 from memory_pipeline.domain.values import one_of
 from memory_pipeline.errors import InputError, shown
@@ -135,6 +147,15 @@ class ChangeValidator:
             self._check_kind(verb, changes.kind or MemoryKind.FACT, changes.context)
             self._check_context(changes.context, changes.tags)
             known = self._state.find(changes) if changes.content is not None and len(snapshot) else None
+            fields = {name: value for name, value in fields.items() if name != "other_id"}
+            if known is None and changes.content is not None and len(snapshot):
+                source = changes.source_type or SourceType.AGENT
+                by = authority_of(source, str(fields.get("editor", AGENT)), changes.content)
+                known = self._state.similar(changes, by)
+                if known is not None:
+                    own = rewritten(known, changes.content)
+                    changes = replace(changes, title=changes.title or own.title, hook=changes.hook or own.hook)
+                    fields = {"reason": f"it says what {named(known)} says", **fields, "other_id": known.id}
             changes = _with_terms(changes, self._scope, moment, None if known is None else known.subject)
         else:
             when = (moment, within if at is None else timedelta(0))

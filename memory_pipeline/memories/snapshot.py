@@ -96,6 +96,11 @@ class Rows:
         flags: NDArray[np.bool_] = same.to_numpy(zero_copy_only=False).astype(np.bool_)
         return flags
 
+    def containing(self, column: str, text: str) -> NDArray[np.bool_]:
+        """Return a mask of the rows with a text in a column."""
+        found: NDArray[np.bool_] = pc.match_substring(self.table[column], text).to_numpy(zero_copy_only=False)
+        return found
+
     def flagged(self, column: str) -> NDArray[np.bool_]:
         """Return a mask of the rows in which a column is true."""
         flags: NDArray[np.bool_] = self.table[column].to_numpy().astype(np.bool_)

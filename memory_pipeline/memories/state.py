@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.fact_events import events_of
+from memory_pipeline.domain.memories.deduplication import is_similar, longest_word, recency
 from memory_pipeline.domain.memories.events import CONVERSATION, MemoryVerb, key_of
 from memory_pipeline.domain.memories.fold import Memories, changed_by, fold_events, used
 from memory_pipeline.domain.memories.links import LINKING, fold_links
-from memory_pipeline.domain.memories.record import Status
+from memory_pipeline.domain.memories.record import MemoryClass, MemoryKind, Status
 from memory_pipeline.lake.codec.memories import (
     HEADER_COLUMNS,
     IS_VERSION,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.configuration import MemoriesSettings
+    from memory_pipeline.domain.authority import Authority
     from memory_pipeline.domain.memories.events import Changes, MemoryEvent
     from memory_pipeline.domain.memories.links import Link
     from memory_pipeline.domain.memories.record import DurableMemory
@@ -184,6 +186,32 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
         is_above = snapshot.is_whole or bool(snapshot.above.newest)
         known = (snapshot.above.matches if is_above else self._ids_by_key(base)).get(key_of(changes))
         return None if known is None else self.get(known)
+
+    def similar(self, changes: Changes, said_by: Authority) -> DurableMemory | None:
+        """Return the memory of a person that says nearly the same as a text to remember, or None.
+
+        Only words are compared, so that a save needs neither a vector nor a model. Preferences and entries of contexts
+        have keys instead.
+        """
+        top, word = self.snapshot(), longest_word(changes.content or "")[1:]  # without its first letter: any case
+        if changes.context is not None or changes.key is not None or not word:
+            return None
+        status, kind = Status.ACTIVE.value, (changes.kind or MemoryKind.FACT).value
+        rows = top.rows
+        is_near = top.visible & rows.containing("hook", word)
+        if is_near.any():
+            is_near &= rows.equal("status", status) & rows.equal("kind", kind)
+        near = rows.table["memory_id"].filter(pa.array(is_near)).to_pylist()
+        near += [one.id for one in top.above.newest.values() if word in one.hook]
+        setting = (None, None, changes.memory_class or MemoryClass.FACTUAL, changes.outcome_success)
+        found = [
+            memory
+            for memory in top.load(near, alone=True).values()
+            if memory.is_recalled
+            and (memory.kind.value, memory.said_by, memory.context, memory.setting) == (kind, said_by, None, setting)
+            and is_similar(changes, memory)
+        ]
+        return max(found, key=recency, default=None)
 
     def history(self, memory_id: str, until: datetime | None = None) -> tuple[DurableMemory, ...]:
         """Return all versions of a memory, oldest first; see :meth:`get`."""

@@ -78,7 +78,8 @@ class MemoryEventWriter:
 
         Write a self-contained sentence, with names and dates. Content that is known already in the same words, apart
         from case, punctuation and articles, is not added again. Instead that memory gets a new version, and becomes
-        active again if it was revoked.
+        active again if it was revoked. An active memory with nearly the same words gets a new version too, with the
+        longer of both texts; numbers, names, negations and the order of words must be the same.
 
         Args:
             content: text that can be understood by itself, at most 20,000 characters.

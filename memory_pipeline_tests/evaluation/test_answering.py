@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory_pipeline.domain.scopes import Scope
-from memory_pipeline.errors import InputError
+from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.evaluation.assistant_sets import read_beam_set, read_longmemeval_set
 from memory_pipeline.evaluation.judging import JUDGE, Benchmark, Protocol, checks, score, tau_b
 from memory_pipeline.evaluation.labels import LabelledQuestion
@@ -127,12 +127,12 @@ def test_a_second_run_asks_nothing_and_a_failed_answer_is_asked_again(server: Op
 
 
 def test_an_estimate_asks_nothing(server: OpenAIServer) -> None:
-    found = read("eval", "beam", "beam.jsonl", "--estimate", "--answer", "openai/gpt-4o-mini", "--budget", "100,1000")
+    found = read("eval", "beam", "beam.jsonl", "--estimate", "--answer", "openai/gpt-4o-mini", "--budget", "50,1000")
     assert [(row["source"], row["budget"]) for row in found] == [
-        ("memory", 100), ("memory", 1000), ("rag", 100), ("rag", 1000), ("history", 124_000)
+        ("memory", 50), ("memory", 1000), ("rag", 50), ("rag", 1000), ("history", 124_000)
     ]  # fmt: skip
     assert {row["calls"] for row in found} == {2 + 3}
-    assert found[0]["cost"] < found[1]["cost"]
+    assert 0 < found[0]["cost"] <= found[1]["cost"] == found[-1]["cost"]  # no notes are longer than the history
     assert not server.requests
 
 
@@ -140,6 +140,18 @@ def test_beam_scores_each_criterion(server: OpenAIServer) -> None:
     found = read("eval", "beam", "beam.jsonl", *options(server), "--source", "history")
     assert found["rows"][0]["categories"] == {"abstention": 0.5, "knowledge-update": 0.5}
     assert server.counts["path chat"] == 2 + 3
+
+
+def test_a_model_that_refuses_everything_ends_the_run_before_the_pipeline(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    for model, remedy in (("openai/gpt-4o-mini", "OPENAI_API_KEY"), ("gpt-4o", "provider/name")):
+        result = call("eval", "longmemeval", "lme.json", "--root", "lake", "--answer", model)
+        assert isinstance(result.exception, ModelError | InputError)
+        assert remedy in str(result.exception)
+    assert not Path("lake", "tables").exists()
+    assert not server.requests
 
 
 def test_a_judge_without_an_answering_model_is_refused(server: OpenAIServer) -> None:

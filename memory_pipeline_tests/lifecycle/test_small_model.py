@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +15,8 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import FACTS, MODEL_CALLS, OPERATIONS, SUMMARIES
 from memory_pipeline.steps.results import RunResult
 from memory_pipeline_tests.effort import IS_THOROUGH
+from memory_pipeline_tests.evaluation.test_answering import QUESTIONS
+from memory_pipeline_tests.invoking import read
 from memory_pipeline_tests.small_model import CONTEXT_TOKENS, missing, small_model
 
 if TYPE_CHECKING:
@@ -33,11 +37,12 @@ SAID = [
 ][: 10 if IS_THOROUGH else 3]
 CONFIG = f"""
 defaults:
-  completion: {{{{model: openai/smollm2, api_base: "{{url}}", attempts: 1, timeout_seconds: 3600,
-               context_tokens: {CONTEXT_TOKENS}, max_output_tokens: {800 if IS_THOROUGH else 256},
+  completion: {{{{model: openai/smollm2, api_base: "{{url}}", attempts: 1, timeout_seconds: 95,
+               context_tokens: {CONTEXT_TOKENS}, max_output_tokens: {400 if IS_THOROUGH else 256},
                answer_format: json_schema}}}}
 """
-#: The usual run asks one short question. The thorough run asks those of an hour and of a day as they are.
+#: The usual run asks one short question. The thorough run asks those of an hour and of a day as they are, and again
+#: what failed: at most six requests, of 95 seconds at most. A request that takes longer counts as another bad answer.
 CONFIG += (
     "  summaries: {{daily: {{minimum_tokens: 0}}}}"
     if IS_THOROUGH
@@ -74,11 +79,32 @@ def test_a_bad_model_adds_nothing_false_and_loses_nothing(root: str) -> None:
         assert unheard(stored) == set(), stored
     failed = {key for result, key in periods(first) if result.unfinished}
     if IS_THOROUGH:
+        assert any(result.unfinished or result.refused for result, _ in periods(first))  # bad answers are caught
+        assert sum(outcomes(memory).values()) <= 6
         assert {key for _, key in periods(again)} == failed
         assert (outcomes(memory) != calls) is bool(failed)
     else:  # one question, and perhaps its correction
         assert sum(calls.values()) <= 2
         assert bool(failed) is (calls["ok"] == 0)
+
+
+@pytest.mark.skipif(missing() is not None or not IS_THOROUGH, reason=missing() or "asks for minutes")
+def test_a_bad_model_answers_and_judges_a_published_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lme.json").write_text(json.dumps(QUESTIONS), encoding="utf-8")
+    with small_model() as url:
+        model = ["--answer", f"openai/smollm2@{url}", "--judge", f"openai/smollm2@{url}"]
+        command = ["eval", "longmemeval", "lme.json", *model, "--budget", "200"]
+        command += ["--context-tokens", "8000", "--source", "memory", "--source", "rag"]
+        first = read(*command)
+        stored = Path("memory-pipeline-answers.jsonl").read_bytes()
+        again = read(*command)
+    assert [row["source"] for row in first["rows"]] == ["memory", "rag"]
+    assert all(row["questions"] == 2 and 0 <= row["score"] <= 1 for row in first["rows"])
+    assert all(one["answer"] or one["error"] for one in first["answers"])
+    if not any(row["failed"] for row in first["rows"]):  # a second run asks nothing
+        assert again == first
+        assert Path("memory-pipeline-answers.jsonl").read_bytes() == stored
 
 
 def periods(results: Sequence[object]) -> list[tuple[RunResult, str]]:

@@ -1,4 +1,7 @@
-"""Pass 2: merge duplicates of one kind, without losing content of either."""
+"""Find memories that say the same: on each save by their words, and in pass 2 of the consolidation, which merges them.
+
+Neither loses content.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.draft import named
@@ -20,7 +23,7 @@ from memory_pipeline.domain.memories.record import (
     signs,
     title_of,
 )
-from memory_pipeline.domain.text.words import STOP_WORDS, plain, spaced, stem, word_set
+from memory_pipeline.domain.text.words import STOP_WORDS, parts_of, plain, spaced, stem, word_set
 from memory_pipeline.errors import InputError, ModelError
 
 if TYPE_CHECKING:
@@ -57,6 +60,19 @@ _TOKEN = re.compile(r"(?:(?<![^\W_])-(?=\d))?[^\W_]+(?:[.,:/-]\d+|'[^\W_]+)*|[.!
 _WORD = re.compile(r"[^\W_]+")
 _DIGIT = re.compile(r"\d")
 _ENDS = frozenset(".!?;,\n")
+#: Words without which a statement says the same, and the full words for short ones.
+_FILLERS = _ARTICLES | {"please", "kindly", "currently", "actually", "also", "per"}
+_FULL = {"'m": "am", "'re": "are", "'ve": "have", "'ll": "will", "n't": "not"} | {
+    word: str(number)
+    for number, word in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
+}
+#: Words that begin an adverbial, which stands at either end of a sentence.
+_ADVERBIAL = frozenset(["in", "on", "at", "since", "for", "during", "every", "after", "before", "until"])
+_PIECE = re.compile(r"[^\W_]+(?:[.,:/'-][^\W_]+)*|[^\s.!…\"“”]")
+_SINCE = "since"
+_BREAKS = frozenset([*",;:()–—", _SINCE])
+#: Least cosine of the words of two texts of which one says more than the other.
+_NEAR = 0.75
 #: Significant decimals of a cosine; further ones depend on the machine's order of additions.
 _DIGITS = 6
 
@@ -103,6 +119,43 @@ def merge(draft: Draft, settings: ConsolidationSettings, similar: Similar, curat
                 found[pair] = near
     for (one, other), cosine in sorted(found.items(), key=lambda entry: (-entry[1], entry[0])):
         _merge_pair(draft, one, other, cosine, curator, features)
+
+
+def is_similar(said: Changes, memory: DurableMemory) -> bool:
+    """Return whether a text to remember says what a memory says, or one of them says it and a little more.
+
+    The words, their order, numbers, names, negations and signs must be the same. Articles, politeness and contractions
+    do not count, nor whether an adverbial begins or ends a sentence. The text may add sentences, or names and numbers
+    at the end of one: "in Porto, Portugal", "vegan since May". If the memory is the longer one, it may have more
+    sentences or a "since"; a shorter list or a shorter instruction could mean that the rest no longer holds.
+    """
+    text, known = said.content or "", memory.content
+    terms = ((said.subject, memory.subject), (said.predicate, memory.predicate), (said.object, memory.object))
+    if any(name is not None and name_key(name) != name_key(own or "") for name, own in terms):
+        return False
+    if (said.is_point_in_time or False) is not memory.is_point_in_time:
+        return False
+    return _says_all(text, known, _BREAKS) or (
+        memory.kind not in PERMANENT_KINDS and _says_all(known, text, frozenset([_SINCE]))
+    )
+
+
+def longest_word(content: str) -> str:
+    """Return the longest word of the first sentence, before anything that a similar text may lack."""
+    words = next((words for words in map(_said, sentences(content)) if words), [])
+    end = next((place for place, word in enumerate(words) if place and word.follows in _BREAKS), len(words))
+    return max((word.written for word in words[:end]), key=len, default="")
+
+
+def rewritten(memory: DurableMemory, content: str) -> Changes:
+    """Return the changes to a memory that gets another content. Custom titles and hooks stay."""
+    if content == memory.content:
+        return NOTHING_SAID
+    return Changes(
+        content=content,
+        title=None if memory.title == title_of(memory.content) else memory.title,
+        hook=None if memory.hook == one_line_summary(memory.content) else memory.hook,
+    )
 
 
 def union(newer: str, older: str) -> str:
@@ -176,7 +229,7 @@ def _merge_pair(
         content, how = _merged(draft, newer, older, joined, curator)
     why = "the same words, triple or name" if cosine >= 1.0 else f"cosine {cosine:.4f}"
     reason = f"{named(newer)} and {named(older)} say the same ({why}): {how}"
-    draft.act(MemoryVerb.MERGE, newer, reason, other=older, changes=_changes(newer, content))
+    draft.act(MemoryVerb.MERGE, newer, reason, other=older, changes=rewritten(newer, content))
 
 
 def _merged(draft: Draft, newer: DurableMemory, older: DurableMemory, joined: str, curator: Curator) -> tuple[str, str]:
@@ -192,17 +245,6 @@ def _merged(draft: Draft, newer: DurableMemory, older: DurableMemory, joined: st
     if content == joined:
         return joined, how
     return content, f"the newer one stays, and {curator.name(draft.scope)} has put both into one text"
-
-
-def _changes(newer: DurableMemory, content: str) -> Changes:
-    """Return the changes to the newer memory. Custom titles and hooks stay."""
-    if content == newer.content:
-        return NOTHING_SAID
-    return Changes(
-        content=content,
-        title=None if newer.title == title_of(newer.content) else newer.title,
-        hook=None if newer.hook == one_line_summary(newer.content) else newer.hook,
-    )
 
 
 def _alike(
@@ -247,6 +289,51 @@ def _keys(memory: DurableMemory) -> Iterator[Hashable]:
 def recency(memory: DurableMemory) -> tuple[datetime, datetime, str]:
     """Return a sort key: memories that were stated later are last."""
     return memory.updated_at, memory.created_at, memory.id
+
+
+class _Said(NamedTuple):
+    """A word, as it is compared and as it is written, and the break that it follows."""
+
+    word: str
+    written: str
+    follows: str | None
+
+
+def _said(sentence: str) -> list[_Said]:
+    found: list[_Said] = []
+    follows: str | None = None
+    for piece in _PIECE.findall(sentence.replace("’", "'")):
+        if piece in _BREAKS:
+            follows = piece
+        if piece in _BREAKS and piece != _SINCE:
+            continue
+        parts = [_FULL.get(part, part) for part in parts_of(plain(piece))]
+        found += [_Said(part, piece, follows) for part in parts if part not in _FILLERS]
+        follows = None
+    return found
+
+
+def _says_all(text: str, other: str, breaks: frozenset[str]) -> bool:
+    """Return whether a text has each sentence of another text, with names and numbers after it at most."""
+    own, others = ([said for said in map(_said, sentences(one)) if said] for one in (text, other))
+    words, wanted = ({word.word for said in all_said for word in said} for all_said in (own, others))
+    if not wanted or len(words & wanted) < _NEAR * (len(words) * len(wanted)) ** 0.5:
+        return False
+    return all(any(_says(said, short, breaks) for said in own) for short in others)
+
+
+def _says(long: list[_Said], short: list[_Said], breaks: frozenset[str]) -> bool:
+    one, other = [said.word for said in long], [said.word for said in short]
+    if len(one) > len(other):
+        added = long[len(other) :]
+        names = added[1:] if added[0].word == _SINCE else added
+        is_named = bool(names) and all(said.written[0].isupper() or said.written[0].isdigit() for said in names)
+        return one[: len(other)] == other and added[0].follows in breaks and is_named
+    turned = ((one, other), (other, one))
+    return one == other or any(
+        left[0] in _ADVERBIAL and any(left[at:] + left[:at] == right for at in range(2, len(left)))
+        for left, right in turned
+    )
 
 
 def _differ(one: str | None, other: str | None) -> bool:

@@ -100,6 +100,7 @@ class MemoryVerb(StrEnum):
 
 
 _OPEN = frozenset(list(MemoryVerb)[:11])
+_LINKING = frozenset([MemoryVerb.LINK, MemoryVerb.UNLINK])
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ class MemoryEvent:
         place: position within the message or the pass.
         editor: author of the change.
         other_id: for MERGE the memory that is merged into this one, for SUPERSEDE the one that replaces it,
-            for LINK and UNLINK the target.
+            for LINK and UNLINK the target, for REMEMBER one that says nearly the same, and takes it up.
         evidence: ids of the source messages; empty for direct changes by an agent.
         received_at: when the journal received it or its source, UTC; None for the consolidation.
         speaker: name of the speaker of the source; None for other events.
@@ -265,11 +266,11 @@ class MemoryEvent:
             memory_id = None
         else:
             memory_id = memory_reference(memory_id)
-        other_id = None
-        if verb in {MemoryVerb.LINK, MemoryVerb.UNLINK}:
-            other_id = memory_reference(record.get("other_id"))
-            if changes.relation is None or other_id == memory_id:
-                raise InputError(f"a link has a relation and two memories; found {shown(changes.relation)} to itself")
+        other_id, other = None, record.get("other_id")
+        if verb in _LINKING or (verb is MemoryVerb.REMEMBER and other is not None):
+            other_id = memory_reference(other)
+        if verb in _LINKING and (changes.relation is None or other_id == memory_id):
+            raise InputError(f"a link has a relation and two memories; found {shown(changes.relation)} to itself")
         turn = count_of("turn", record.get("turn", 0), 0, MAX_TURN)
         editor, reason = record.get("editor", AGENT), record.get("reason")
         editor = _line("editor", editor, _MAX_EDITOR)

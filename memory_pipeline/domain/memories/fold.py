@@ -3,7 +3,8 @@
 ``fold_events`` is a pure function of the set of events: order of arrival and duplicates do not change the result. The
 pipeline folds the stored events; readers continue with the pending ones.
 
-- REMEMBER creates a memory, or a new version of a memory with the same match key (:func:`match_key`).
+- REMEMBER creates a memory, or a new version of a memory with the same match key (:func:`match_key`), or of the active
+  one that it names, because both say nearly the same. Of these texts the longer one stays.
 - UPDATE changes the content. Both reactivate a revoked, superseded or archived memory.
 - FORGET revokes a memory: it stays in the history, and no search returns it.
 - BOOST and REDUCE change the importance, CONFIRM the confidence. A confirmed observation becomes a fact with the same
@@ -114,11 +115,19 @@ class Memories:
         known = self.matches.get(key_of(event.changes))
         if known is not None:
             return known
+        similar = self.similar_to(event)
+        if similar is not None:
+            return similar.id
         before = self.newest.get(event.memory_id)
         if before is None or not before.is_active:
             return event.memory_id
         # A memory of this hour had the same words and was updated to other words. It stays beside the new one.
         return make_id(MEMORY, event.hour, event.memory_id, event.id)
+
+    def similar_to(self, event: MemoryEvent) -> DurableMemory | None:
+        """Return the active memory that a REMEMBER names as one that says nearly the same, or None."""
+        memory = None if event.other_id is None else self.newest.get(self.resolved(event.other_id))
+        return memory if memory is not None and memory.is_active else None
 
     def history(self, memory_id: str) -> tuple[DurableMemory, ...]:
         """Return all versions of a memory, oldest first; empty if the id is unknown."""
@@ -187,7 +196,7 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
     memory_id = memories.memory_id_for(event)
     if memory_id != event.memory_id:
         memories.aliases[event.memory_id] = memory_id
-    if memories.matches.get(key_of(changes)) == memory_id:
+    if memories.matches.get(key_of(changes)) == memory_id or memories.similar_to(event) is not None:
         _repeat(memories, memories.newest[memory_id], event)
         return
     content = changes.content or ""
@@ -242,8 +251,9 @@ def _repeat(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> No
     changes = event.changes
     source, known = _source_of(event), memory.source_type
     is_sufficient = _may_instruct(source) or not _may_instruct(known) or changes.key is not None
-    is_same = key_of(memory) == key_of(changes) and is_sufficient
-    repeated = _restated(memory, changes) if is_same else memory
+    is_same = key_of(memory) == key_of(changes)
+    is_similar = event.other_id is not None and len(changes.content or "") >= len(memory.content)
+    repeated = _restated(memory, changes) if (is_same or is_similar) and is_sufficient else memory
     repeated = replace(
         repeated,
         source_type=source if is_sufficient and _may_instruct(source) is not _may_instruct(known) else known,
@@ -253,6 +263,7 @@ def _repeat(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> No
         tags=tuple(sorted({*memory.tags, *(changes.tags or ())})),
         source_ids=_newest(memory.source_ids, event.evidence or (event.id,)),
         conversation_ids=_newest(memory.conversation_ids, [event.conversation_id] if event.conversation_id else []),
+        match_keys=_with(memory.match_keys, [key_of(changes)]),
     )
     _next_version(memories, memory, _revived(repeated), event)
 
