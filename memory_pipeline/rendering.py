@@ -76,6 +76,7 @@ def hit_lines(hits: Sequence[Hit], query: str | None = None, *, lines: int | Non
             source = f"from {len(hit.source_ids)} {hit.grain.finer} {'summaries' if hit.grain.rank > 1 else 'facts'}"
         whose = plain(", ".join(getattr(hit, "users", ())) or hit.identity)
         source += f", memory of {whose}" if whose else ""
+        source += f", said by {hit.said_by}" if hit.said_by else ""
         score = f", score {hit.score:.2f}" if query else ""
         yield f"    {source}{score}, id {hit.id}"
         if hit.parts is not None:

@@ -42,7 +42,7 @@ def _writer(agent: AgentMemory) -> GraphWriter:
 
 
 def _lines(found: Facts) -> Iterator[str]:
-    return (fact.line for fact in found)
+    return (f"{fact.line}, said by {fact.said_by}" for fact in found)
 
 
 def _record(found: Facts) -> dict[str, object]:

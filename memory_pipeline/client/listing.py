@@ -80,7 +80,7 @@ def _memories(reader: MemoryReader, since: When | None, after: _Place, limit: in
     calendar, memories = reader.local_calendar, reader.memories
     first = None if since is None else calendar.instant("since", since)
     found = memories.page(limit, before=after.id or None, since=first)
-    return [Hit.of_memory(one.id, one, calendar, memories.identity_of(one.id)) for one in found]
+    return [Hit.of_memory(one.id, one, calendar, memories.identity_of(one.id), reader.user_id) for one in found]
 
 
 def _rows(reader: MemoryReader, grain: Grain, since: When | None, after: _Place, limit: int) -> list[Hit]:

@@ -44,30 +44,35 @@ _ATTRIBUTIONS: Final = {
     Authority.IMPORT: "imported: ",
     Authority.TOOL: "a tool returned: ",
 }
-#: The stored sources of durable memories that are not the operator's.
-_BY_SOURCE: Final = {one.value: one for one in (Authority.USER, Authority.ASSISTANT, Authority.IMPORT, Authority.TOOL)}
 #: The editor of another agent's change begins with this.
 OTHER_AGENT: Final = "agent:"
+#: The editor of what an agent kept in a session, and the pipeline made a memory of.
+SESSION: Final = "session"
+
+
+def origin_of(source: str | None) -> str | None:
+    """Return ``import`` if the source of a conversation is that, or begins with ``import:``; else None."""
+    return Authority.IMPORT.value if source is not None and source.partition(":")[0] == Authority.IMPORT else None
 
 
 def authority_of(
     source_type: str, editor: str, content: str, identity: str = "", reader: str | None = None
 ) -> Authority:
-    """Return who said a durable memory, from its stored fields.
+    """Return who said a fact, a message or a durable memory, from its stored fields.
 
     Of a group's memory, only what begins with the label of the reader's id is the reader's. A name proves nothing,
     because people choose it.
 
     Args:
-        source_type: what made it.
-        editor: the author of its version.
-        content: its text.
+        source_type: what made it: the origin, or the role of the message.
+        editor: the author of a version of a durable memory; else empty.
+        content: its text, which begins with the speaker.
         identity: the user or group whose memory it is; empty for the agent's own.
         reader: the id of the user who reads; None for a program.
     """
-    if editor.startswith(OTHER_AGENT):
+    if editor.startswith(OTHER_AGENT) or editor == SESSION:
         return Authority.ASSISTANT
-    said_by = _BY_SOURCE.get(source_type, Authority.OPERATOR)
+    said_by = Authority(source_type) if source_type in {*Authority} else Authority.OPERATOR
     is_of_group = identity != "" and not identity.startswith("user:")
     if said_by is Authority.USER and is_of_group and reader is not None:
         return said_by if content.startswith(f"{user_identity(reader)}: ") else Authority.MEMBER

@@ -116,6 +116,7 @@ def _changes(fact: Fact, *, is_snapshot: bool) -> Changes | None:
         "kind": fact.durable,
         "title": title_of(text),
         "content": f"{prefix}{text}"[:MAX_CONTENT],
+        "source_type": fact.origin,
         "importance": fact.importance,
         "confidence": fact.confidence,
         "is_point_in_time": is_snapshot or None,

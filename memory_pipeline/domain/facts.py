@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from memory_pipeline.domain.authority import origin_of
 from memory_pipeline.domain.identity import digest, make_id
 from memory_pipeline.domain.periods import Grain
 
@@ -63,6 +64,7 @@ class Fact:
         durable: kind of the durable memory to create; None for facts of working memory only.
         is_point_in_time: whether it describes one moment and becomes stale soon.
         subject, predicate, object: a durable fact as a triple; all or none are set.
+        origin: ``import`` for a conversation that is a copy from elsewhere; else None.
         model, prompt_version: set if a model extracted it.
         fallback: why rules replaced the configured model; None if they did not.
         source_digest: hash of the messages of the hour and of the extraction method.
@@ -92,6 +94,7 @@ class Fact:
     subject: str | None = None
     predicate: str | None = None
     object: str | None = None
+    origin: str | None = None
     model: str | None = None
     prompt_version: str | None = None
     fallback: str | None = None
@@ -101,7 +104,9 @@ class Fact:
     def placed_operations(self) -> list[Operation]:
         """The operations, with their places and what they take from the message."""
         return [
-            replace(one, turn=self.turn, place=place, speaker=self.speaker, received_at=self.received_at)
+            replace(
+                one, turn=self.turn, place=place, speaker=self.speaker, received_at=self.received_at, origin=self.origin
+            )
             for place, one in enumerate(self.operations)
         ]
 
@@ -159,6 +164,7 @@ class Fact:
             mentioned_at=mentioned_at,
             tags=last.tags,
             extraction_method=extraction_method,
+            origin=origin_of(last.source),
             model=model,
             prompt_version=prompt_version,
         )

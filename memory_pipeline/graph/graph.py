@@ -13,8 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from memory_pipeline.domain.authority import Authority, authority_of
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.graph.triples import Triple
+from memory_pipeline.domain.identity import EDIT
+from memory_pipeline.domain.scopes import user_identity
 from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, shown
@@ -40,13 +43,14 @@ class GraphFact(Triple):
 
     `since` and `until` are the days it began and ended, in the lake's time zone. `score` is the relevance to the
     search, or 0. `identity` is the user or group whose memory it is from: ``user:`` or ``group:`` and an id; empty for
-    the agent's own memory.
+    the agent's own memory. `said_by` is who said it last, to the user of the reader.
     """
 
     since: date
     until: date | None = None
     score: float = 0.0
     identity: str = ""
+    said_by: Authority = Authority.USER
 
     @property
     def when(self) -> str:
@@ -400,12 +404,17 @@ class Graph:
         return self._dated(rows_to_triples(layer.rows.slice(row, 1))[0], layer.identity, score)
 
     def _dated(self, triple: Triple, identity: str, score: float = 0.0) -> GraphFact:
+        # A joined graph calls the reader's user "User".
+        user_id = self._state.user_id
+        own = user_identity(user_id) if user_id and triple.source_id == "user" else triple.source
+        origin = triple.origin or (Authority.OPERATOR if triple.evidence[-1].startswith(EDIT) else Authority.USER)
         return GraphFact(
             **{name: getattr(triple, name) for name in Triple.__dataclass_fields__},
             since=self._calendar.day_of(triple.valid_from),
             until=None if triple.valid_to is None else self._calendar.day_of(triple.valid_to),
             score=round(score, 4),
             identity=identity,
+            said_by=authority_of(origin, "", f"{own}: ", identity, user_id),
         )
 
 

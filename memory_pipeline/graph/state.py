@@ -110,6 +110,8 @@ class _StoredGraph(NamedTuple):
 class GraphOverlay(Overlay[_StoredGraph, "list[Operation]", GraphSnapshot]):
     """The newest :class:`GraphSnapshot` of a scope."""
 
+    user_id: str | None = None  # only a joined graph is read for a user
+
     def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
         super().__init__(pending)
         self._lake = lake
@@ -223,6 +225,7 @@ class JoinedGraphs:
 
     def __init__(self, scopes: Callable[[], Sequence[GraphOverlay]], user_id: str | None = None) -> None:
         self._scopes = scopes
+        self.user_id = user_id
         self._user = None if user_id is None else name_key(f"user:{user_id}")
         self._own_name = None if user_id is None else name_key(user_id)
         self._parts: list[GraphSnapshot] = []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.overlay import PendingJournal
 
-_KEYS = frozenset(["edit", "subject", "predicate", "object", "replaces", "confidence", "weight", "timestamp"])
+_KEYS = frozenset(["edit", "subject", "predicate", "object", "replaces", "confidence", "weight", "timestamp", "origin"])
 
 
 class GraphWriter:
@@ -151,8 +151,8 @@ class GraphWriter:
         """Make many changes with one write; return their ids, in order. All are validated first.
 
         A change is a mapping with ``edit`` (INSERT, UPDATE or DELETE), ``subject``, ``predicate``, ``object``, and
-        optionally ``replaces``, ``confidence``, ``weight``, and ``timestamp`` (a time with its zone, in place of
-        `now`).
+        optionally ``replaces``, ``confidence``, ``weight``, ``timestamp`` (a time with its zone, in place of `now`),
+        and ``origin`` (who says it, if not the operator: ``user``, ``assistant``, ``import`` or ``tool``).
 
         Raises:
             InputError: a change is invalid; the message says which. Nothing was written.

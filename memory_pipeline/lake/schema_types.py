@@ -138,6 +138,7 @@ ORDERED_AT = field(
     nullable=True,
 )
 SPEAKER = field("speaker", WORDS, "Name of the speaker; null if no message is its source.", nullable=True)
+ORIGIN = field("origin", ID, "import, assistant or tool; null if the speaker or the operator said it.", nullable=True)
 AGENT = (
     field("workspace_id", ID, "Workspace."),
     field("agent_id", ID, "Agent."),

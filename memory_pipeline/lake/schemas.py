@@ -17,6 +17,7 @@ from memory_pipeline.lake.schema_types import (
     IDS,
     NOTE,
     ORDERED_AT,
+    ORIGIN,
     PROVENANCE,
     RECEIVED_AT,
     SCOPE,
@@ -98,6 +99,7 @@ FACTS = TableSpec(
         field("subject", WORDS, "Subject of a durable fact that is a triple; null for other facts.", nullable=True),
         field("predicate", COPY, "Predicate of the triple, in snake_case; null for other facts.", nullable=True),
         field("object", WORDS, "Object of the triple; null for other facts.", nullable=True),
+        ORIGIN,
         *PROVENANCE,
         field("source_digest", ID, "Digest of the messages of the hour and the method.", nullable=True),
         field("digest", ID, "Digest of the fact, without model, prompt_version and source_digest."),
@@ -244,6 +246,7 @@ _OPERATION = (
     SPEAKER,
     RECEIVED_AT,
     ORDERED_AT,
+    ORIGIN,
 )
 _BY_SUBJECT = ("scope", "subject_id", "predicate", "event_at", "id")
 
@@ -282,6 +285,7 @@ GRAPH_FACTS = TableSpec(
         field("evidence", IDS, "Ids of the messages or edits that assert the fact, oldest first."),
         field("conversation_id", WORDS, "Conversation of the newest evidence; null for edits.", nullable=True),
         field("updated_at", TIME, "Time at which the fact was last stated (UTC)."),
+        ORIGIN,
         field("source_hour", ID, "UTC hour of valid_from, such as 2024-01-15T08."),
         field("source_digest", ID, "State of the fold; null in facts.", nullable=True),
         field("digest", ID, "Digest of the other columns."),

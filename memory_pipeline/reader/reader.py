@@ -286,7 +286,9 @@ class MemoryReader(PromptReader):
                 grain, where, limit, text, now=at, explain=explain, beside=beside, with_turns=TURNS in wanted
             )
         calendar, chosen, score = self._calendar_of(grain), found.choices[offset:], found.calibration
-        hits = [Hit.of(grain, choice, calendar, score(choice.score) if score else 0.0) for choice in chosen]
+        hits = [
+            Hit.of(grain, choice, calendar, score(choice.score) if score else 0.0, self.user_id) for choice in chosen
+        ]
         if score:
             hits = [hit for hit in hits if hit.score >= floor]
         return Hits(hits, found.total, offset, found.older)
@@ -302,7 +304,7 @@ class MemoryReader(PromptReader):
         grain, calendar = Grain.parse(grain), self.local_calendar
         where = filter_of(calendar, None, {"since": since, "until": until}, grain)
         found = self._searcher.newest(grain, where, count)
-        return [Hit.of(grain, choice, self._calendar_of(grain)) for choice in found.choices]
+        return [Hit.of(grain, one, self._calendar_of(grain), reader=self.user_id) for one in found.choices]
 
     @property
     def scope(self) -> Scope:
@@ -373,12 +375,12 @@ class MemoryReader(PromptReader):
         if reference.what == MEMORY:
             memory = self._memories.get(id, now=now)
             identity = self._memories.identity_of(id, now=now)
-            return None if memory is None else Hit.of_memory(id, memory, self.local_calendar, identity)
+            return None if memory is None else Hit.of_memory(id, memory, self.local_calendar, identity, self.user_id)
         grain = Grain.WORKING if reference.what in NOT_GRAINS else Grain(reference.what)
         start, end = self._lake.calendar.bounds(reference.period)
         where = Filter(since=start, until=end, ends_until=self._lake.calendar.moment("now", _clock(now)))
         found = self._searcher.find(id, grain, where)
-        return None if found is None else Hit.of(grain, found, self._calendar_of(grain))
+        return None if found is None else Hit.of(grain, found, self._calendar_of(grain), reader=self.user_id)
 
     def expand(self, id: str) -> Node:  # noqa: A002  # the usual name in stores
         """Return a summary, a fact or a message with all its sources, down to the messages.

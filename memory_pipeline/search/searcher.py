@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.authority import Authority, authority_of
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import Reference
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
@@ -107,6 +108,7 @@ class Searcher:
         own: OwnName | None = None,
     ) -> None:
         self._own = own
+        self.user_id = None if own is None else own.name
         self.calendar, self.local_calendar = lake.calendar, local_calendar
         self._weights = weights_for(embedder.name)
         self._is_semantic = self._weights.vector == weights_for("").vector
@@ -327,6 +329,8 @@ class Hit:
         later: a later hit among the ten best in which a user gives other numbers for the same thing, or None.
         identity: the user or group whose memory it is from: ``user:`` or ``group:`` and an id; empty for the agent's
             own memory.
+        said_by: who said it, to the user of the reader; None of a summary, which has the words of several, and of an
+            entry of a session.
     """
 
     id: str
@@ -344,10 +348,11 @@ class Hit:
     is_excerpt: bool = False
     later: Later | None = None
     identity: str = ""
+    said_by: Authority | None = None
 
     @classmethod
-    def of(cls, grain: Grain, choice: Choice, calendar: Calendar, score: float = 0.0) -> Hit:
-        """Return a row of a grain, or a durable memory that was ranked among them, as a hit."""
+    def of(cls, grain: Grain, choice: Choice, calendar: Calendar, score: float = 0.0, reader: str | None = None) -> Hit:
+        """Return a row of a grain, or a durable memory that was ranked among them, as a hit for a user who reads."""
         row, later, is_memory = choice.row, choice.later, MADE_OF in choice.row
         if is_memory:
             row = row | {"starts_at": row["created_at"], "source_ids": row[MADE_OF] or ()}
@@ -360,6 +365,7 @@ class Hit:
             parts=choice.parts,
             is_excerpt=choice.is_excerpt,
             later=None if later is None else Later(later["id"], calendar.day_of(later["starts_at"])),
+            said_by=choice.said_by(reader),
         )
 
     @classmethod
@@ -369,8 +375,9 @@ class Hit:
         memory: DurableMemory,
         calendar: Calendar,
         identity: str = "",
+        reader: str | None = None,
     ) -> Hit:
-        """Return a durable memory as a hit; `id` may name one of its versions."""
+        """Return a durable memory as a hit for a user who reads; `id` may name one of its versions."""
         return cls(
             id=id,
             grain="durable",
@@ -384,7 +391,14 @@ class Hit:
             conversation_id=None,
             score=0.0,
             identity=identity,
+            said_by=authority_of(memory.source_type, memory.editor, memory.content, identity, reader),
         )
+
+    @property
+    def attribution(self) -> str:
+        """The words that tell who said it, if its text does not; a message begins with its speaker."""
+        speaks = self.grain is Grain.WORKING and self.said_by in {Authority.MEMBER, Authority.ASSISTANT}
+        return "" if self.said_by is None or speaks else self.said_by.attribution
 
     @property
     def line(self) -> str:

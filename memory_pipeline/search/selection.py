@@ -12,9 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.authority import Authority, authority_of
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.passages import WHOLE_WORDS, excerpt
+from memory_pipeline.domain.text.foreign_text import own_text
+from memory_pipeline.lake.index.index_rows import SUMMARY
 from memory_pipeline.search.copies import MADE_OF
 
 if TYPE_CHECKING:
@@ -33,7 +36,9 @@ _SHOWN = [
     "id", "period", "kind", "content", "starts_at", "ends_at", "conversation_id", "speaker", "role", "source_ids",
 ]  # fmt: skip
 #: Columns of durable memories alone.
-_OF_MEMORIES = ["created_at", MADE_OF]
+_OF_MEMORIES = ["created_at", "source_type", "editor", MADE_OF]
+#: The whole text of a message that is cut to a passage.
+_MESSAGE = "message"
 #: Characters of a message that is shown whole.
 _SHORT = 250
 _UTC = ZoneInfo("UTC")
@@ -69,7 +74,21 @@ class Choice:
         part = excerpt(text, lambda passage: sum(matches(passage).values()))
         if part == text:
             return self
-        return replace(self, row=self.row | {"content": f"{speaker}{part}"}, is_excerpt=True)
+        return replace(self, row=self.row | {"content": f"{speaker}{part}", _MESSAGE: text}, is_excerpt=True)
+
+    def said_by(self, reader: str | None) -> Authority | None:
+        """Return who said it, to a user who reads; None for a summary, which has the words of several."""
+        row = self.row
+        if row["kind"] == SUMMARY:
+            return None
+        origin = row.get("source_type") or row["role"] or Role.USER  # older rows have no role
+        found = authority_of(origin, row.get("editor", ""), row["content"], row["identity"], reader)
+        if row["kind"] != FactKind.TURN or found not in {Authority.USER, Authority.MEMBER}:
+            return found
+        text = row["content"].removeprefix(f"{row['speaker']}: ")
+        own = set(own_text(row.get(_MESSAGE, text)).split())
+        words = text.split()
+        return found if 2 * sum(word in own for word in words) >= len(words) else Authority.PASTED
 
 
 #: Number of best facts that are compared. Two have the same topic if they share this fraction of the best one's words.

@@ -12,7 +12,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.domain.authority import SESSION
+from memory_pipeline.domain.memories.record import MemoryKind, SourceType
 from memory_pipeline.domain.sessions import micros_of, tag_of, time_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.memories.writer import MemoryEventWriter
@@ -30,8 +31,6 @@ _log = logging.getLogger(__name__)
 
 #: Name of the asset. It has no partitions: sessions have no history.
 PROMOTION_ASSET: Final = "session_promotions"
-#: The author of promoted memories.
-EDITOR: Final = "session"
 _KINDS: Final = {"reflection": MemoryKind.REFLECTION, "tool_result": MemoryKind.TOOL_OUTPUT}
 
 
@@ -106,7 +105,8 @@ def _remember(
             **({} if isinstance(value, str) else {"value": value}),
             "kind": _KINDS.get(entry.type, MemoryKind.OBSERVATION).value,
             "tags": [tag_of(entry.key)],
-            "editor": EDITOR,
+            "editor": SESSION,
+            "source_type": SourceType.ASSISTANT.value,
             "timestamp": time_of(entry.updated_at),
         }
         try:

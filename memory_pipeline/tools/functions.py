@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from memory_pipeline.domain.authority import authority_of
 from memory_pipeline.domain.graph.operations import MAX_TERM
 from memory_pipeline.domain.memories.record import SourceType
 from memory_pipeline.domain.values import one_of
@@ -36,7 +37,6 @@ from memory_pipeline.writer import GrantedWriter, MemoryWriter
 
 if TYPE_CHECKING:
     from memory_pipeline.domain.periods import When
-    from memory_pipeline.graph.writer import GraphWriter
     from memory_pipeline.reader import MemoryReader
 
 Term = Annotated[str, Within(1, MAX_TERM)]
@@ -62,11 +62,9 @@ def remember_fact(
         replaces: The object that is no longer so, if the fact takes its place.
         confidence: How sure it is, 0 to 1.
     """
-    graph, now = _graph_of(access), access.clock()
-    if replaces and replaces.strip():
-        graph.update(subject, predicate, object, replaces=replaces, confidence=confidence, now=now)
-    else:
-        graph.insert(subject, predicate, object, confidence=confidence, now=now)
+    is_update = replaces is not None and replaces.strip() != ""
+    change = {"edit": "UPDATE", "replaces": replaces} if is_update else {"edit": "INSERT"}
+    _edit(access, change | {"subject": subject, "predicate": predicate, "object": object, "confidence": confidence})
     return "The fact is remembered; graph_facts finds it at once."
 
 
@@ -80,15 +78,16 @@ def forget_fact(access: Access, *, subject: Term, predicate: Term, object: Term 
         predicate: The relation, in snake_case: lives_in, works_at, likes, has_sister.
         object: Its value; leave out for all.
     """
-    _graph_of(access).delete(subject, predicate, object, now=access.clock())
+    _edit(access, {"edit": "DELETE", "subject": subject, "predicate": predicate, "object": object})
     return "The fact no longer holds; graph_facts shows it with include_history."
 
 
-def _graph_of(access: Access) -> GraphWriter:
+def _edit(access: Access, change: Mapping[str, object]) -> None:
     writer = writer_of(access)
     if not isinstance(writer, MemoryWriter):
         raise InputError("the graph of another agent can only be read")
-    return writer.graph
+    origin = authority_of(access.said_by, "", "").value
+    writer.graph.apply([{**change, "origin": origin}], now=access.clock())
 
 
 WRITING_TOOLS: Final = (remember, update_memory, forget, remember_fact, forget_fact)

@@ -176,7 +176,7 @@ class MemoryServer:
         period = Period.parse(Grain(grain), key)
         reader, now = self._access.reader, self._access.clock()
         hits = [reader.get(summary_id(scope, period), now=now) for scope in reader.scopes]
-        entries = [entry_of(hit, access=self._access) for hit in hits if hit is not None]
+        entries = [entry_of(hit) for hit in hits if hit is not None]
         if not entries:
             raise InputError(f"there is no {grain} summary of {period}; it may not be computed yet")
         head = "A summary:" if len(entries) == 1 else f"{len(entries)} summaries:"

@@ -40,12 +40,6 @@ def is_durable(identifier: str) -> bool:
     return identifier.startswith(f"{MEMORY}:")
 
 
-def attribution_of(access: Access, identifier: str) -> str:
-    """Return the words that tell who said a durable memory, if that is neither the user nor the operator."""
-    memory = access.reader.memories.get(identifier) if is_durable(identifier) else None
-    return "" if memory is None else access.reader.memories.said_by(memory).attribution
-
-
 def _is_own(access: Access, identifier: str) -> bool:
     """Return whether a memory is in the scope of the writer: of the user, if there is one."""
     writer = access.writer
@@ -70,7 +64,7 @@ def durable_text(access: Access, identifier: str) -> str:
     access.reader.note_uses([memory.id] if memory.is_active else [], now=now)
     head = f"A durable memory: {_named(memory.kind)}, {_state_of(memory)}:"
     entries = [TextEntry(f"[{day_of(memory.updated_at)}] ({memory.version_id})\n", lines(memory.content))]
-    if attribution := attribution_of(access, memory.id):
+    if attribution := access.reader.memories.said_by(memory).attribution:
         entries[:0] = [TextEntry("", attribution.strip())]
     if (why := warning(memory, now)) is not None:
         entries.append(TextEntry("  ", f"Take care: {why}."))

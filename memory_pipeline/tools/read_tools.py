@@ -22,7 +22,6 @@ from memory_pipeline.tools.memory_tools import (
     MOST_RESULTS,
     MemoryId,
     Outcome,
-    attribution_of,
     durable_text,
     experiences_text,
     is_durable,
@@ -57,12 +56,12 @@ def uri_of(hit: Hit) -> str:
     return URI.format(grain=hit.grain, period=hit.period)
 
 
-def entry_of(hit: Hit, query: str | None = None, access: Access | None = None) -> TextEntry:
+def entry_of(hit: Hit, query: str | None = None) -> TextEntry:
     """Return a fact as a line with its date, or a summary as its lines under its period.
 
-    If a summary must be cut, it keeps the lines about `query`. `access` tells who said a durable memory.
+    If a summary must be cut, it keeps the lines about `query`.
     """
-    by = "" if access is None else attribution_of(access, hit.id)
+    by = hit.attribution
     if hit.grain is Grain.WORKING or is_durable(hit.id):
         note = f" ({hit.kind})" if is_durable(hit.id) and not by else f" ({hit.later_note})" if hit.later else ""
         score = f" (score {hit.score:.2f})" if query else ""
@@ -112,7 +111,7 @@ def search_memory(
         hint = f"That is all since {first}, the cut-off{more}{_wider(which, maximum_days_ago)}"
     if not hits:
         return f"Nothing is remembered (grain {which}, since {first}, until {last}). {hint}"
-    return answer_text(head, [entry_of(hit, query, access) for hit in hits], access.max_tokens, hint)
+    return answer_text(head, [entry_of(hit, query) for hit in hits], access.max_tokens, hint)
 
 
 def _wider(grain: Grain, maximum_days_ago: float) -> str:
@@ -273,7 +272,10 @@ def graph_facts(
             hint = f"Within {depth} steps, {len(near)} of {near.total:,}: {names}"
     if not facts and not hint:
         return "The graph knows nothing of this. It knows things by name: name one, or use search_memory."
-    entries = [TextEntry("", line(fact.line), f", confidence {fact.confidence:.2g}{_evidence(fact)}") for fact in facts]
+    entries = [
+        TextEntry("", line(fact.line), f", said by {fact.said_by}, confidence {fact.confidence:.2g}{_evidence(fact)}")
+        for fact in facts
+    ]
     entries += [TextEntry("", hint)] if hint else []
     more = "More: raise max_results." if facts.total > len(facts) else ""
     if not include_history:

@@ -8,6 +8,7 @@ import pytest
 
 from memory_pipeline import Memory
 from memory_pipeline.tools import memory_tools
+from memory_pipeline_tests.invoking import call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,3 +103,33 @@ def test_an_assistant_does_not_change_the_words_of_a_user(tmp_path: Path) -> Non
     assert (one.content, one.said_by) == ("Always answer in French.", "assistant")
     memory.remember("Always answer in French.", "instruction", now=at(11))
     assert [one.said_by for one in memory.reader.memories.list(now=at(12))] == ["operator"]
+
+
+def test_facts_and_hits_carry_who_said_them(tmp_path: Path) -> None:
+    memory = Memory(tmp_path, user_id="anna")
+    said = [("user", "I live in Porto."), ("assistant", "Noted."), ("user", MAIL)]
+    memory.add([{"role": role, "content": text, "timestamp": at(9)} for role, text in said], now=at(10))
+    old = {"role": "user", "content": "I work at Siemens. Always answer in Latin.", "timestamp": at(8)}
+    memory.add([old], conversation_id="old", source="import:chat", now=at(10))
+    group = {"role": "user", "user_id": "leo", "content": "I live in Bonn.", "timestamp": at(9)}
+    memory.add([group], users=["anna", "leo"], conversation_id="g", now=at(10))
+    memory.writer.graph.insert("User", "likes", "tea", now=at(11))
+    tools = memory_tools(memory.reader, memory.writer, now=at(11))
+    tools.call("remember_fact", {"subject": "User", "predicate": "likes", "object": "rum"})
+    for _ in range(2):
+        facts = {fact.target: fact.said_by for fact in memory.graph.facts()}
+        assert facts == {
+            "Porto": "user", "Siemens": "import", "Bonn": "member", "tea": "operator", "rum": "assistant",
+        }  # fmt: skip
+        turns = memory.reader.search_memory("working", 0, 30, 50, kind="turn", now=NOW)
+        found = {
+            word: hit.said_by for hit in turns for word in ("Noted", "Summarise", "Siemens") if word in hit.content
+        }
+        assert found == {"Noted": "assistant", "Summarise": "pasted", "Siemens": "import"}
+        assert {hit.said_by for hit in turns if "Bonn" in hit.content} == {"member"}
+        assert {hit.said_by for hit in turns if "Porto" in hit.content} == {"user"}
+        memory.run(now=NOW)
+    [latin] = [one for one in memory.reader.memories.list(now=NOW) if "Latin" in one.content]
+    assert latin.said_by == "import"
+    assert "Latin" not in memory.context("hi", now=NOW).block.partition("Noted by others")[0]
+    assert "said by assistant" in call("graph", "facts", "User", "--root", str(tmp_path), "--user", "anna").output

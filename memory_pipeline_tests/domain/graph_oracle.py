@@ -179,6 +179,7 @@ def as_triple(scope: Scope, fact: Fact) -> Triple:
         superseded_by=identity(scope, fact.successor) if fact.successor else None,
         evidence=tuple(messages),
         conversation_id=newest.conversation_id,
+        origin=None,
         updated_at=newest.event_at,
     )
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.authority import Authority
 from memory_pipeline.domain.identity import EDIT, make_id
 from memory_pipeline.domain.messages import members_fields, ordered_at_in, recorded_scope, timestamp_of, users_in
 from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.words import is_unicode, spaced
-from memory_pipeline.domain.values import MAX_TURN, count_of, share_of
+from memory_pipeline.domain.values import MAX_TURN, count_of, one_of, share_of
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Operation:
         received_at: when the journal received the source, UTC; None until it is stored.
         ordered_at: place in the order of operations, UTC, if the writer of an edit saw a later operation on the same
             subject and predicate; None if the place is `event_at`.
+        origin: ``import``, ``assistant`` or ``tool``; None if the speaker, or the operator by an edit, said it.
     """
 
     verb: Verb
@@ -89,6 +91,7 @@ class Operation:
     speaker: str | None = None
     received_at: datetime | None = None
     ordered_at: datetime | None = None
+    origin: str | None = None
 
     @classmethod
     def of(
@@ -160,6 +163,8 @@ class Edit:
          "object": "Porto", "replaces": "Berlin", "confidence": 1.0, "weight": null, "turn": 0,
          "timestamp": "2024-01-15T07:03:00+00:00", "received_at": "2024-01-15T07:03:00+00:00"}
 
+    An edit that the operator did not make also has its ``origin``, which is not part of its id.
+
     `operations` are one operation, or two if an UPDATE names the replaced object. Their source is the edit. `users` are
     the members of the group, if the scope is a group's.
     """
@@ -187,6 +192,7 @@ class Edit:
         confidence, weight = record.get("confidence", 1.0), record.get("weight")
         turn = count_of("turn", record.get("turn", 0), 0, MAX_TURN)
         at, ordered_at = timestamp_of("timestamp", record.get("timestamp")), ordered_at_in(record)
+        origin = None if record.get("origin") is None else one_of(Authority, "origin", record["origin"]).value
 
         def operation(verb: str, value: str) -> Operation:
             return Operation.of(
@@ -219,7 +225,15 @@ class Edit:
         )
         received_at = timestamp_of("received_at", record.get("received_at"))
         numbered = [
-            replace(one, message_ids=(edit_id,), turn=turn, place=place, received_at=received_at, ordered_at=ordered_at)
+            replace(
+                one,
+                message_ids=(edit_id,),
+                turn=turn,
+                place=place,
+                received_at=received_at,
+                ordered_at=ordered_at,
+                origin=origin,
+            )
             for place, one in enumerate(operations)
         ]
         return cls(edit_id, scope, tuple(numbered), received_at, users_in(record))
@@ -241,6 +255,7 @@ class Edit:
             "turn": main.turn,
             "timestamp": main.event_at.isoformat(),
             **({} if main.ordered_at is None else {"ordered_at": main.ordered_at.isoformat()}),
+            **({} if main.origin is None else {"origin": main.origin}),
             "received_at": self.received_at.isoformat(),
         }
 

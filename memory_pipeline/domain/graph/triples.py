@@ -93,7 +93,7 @@ class Triple:
         valid_to: when it ended, UTC; None if it is valid.
         superseded_by: id of the triple that replaced it, if any.
         evidence: ids of the messages or edits that assert it; oldest first.
-        conversation_id: of the newest evidence; None if that is an edit.
+        conversation_id, origin: of the newest evidence; the conversation is None if that is an edit.
     """
 
     id: str
@@ -110,6 +110,7 @@ class Triple:
     evidence: tuple[str, ...]
     conversation_id: str | None
     updated_at: datetime
+    origin: str | None
 
     def __str__(self) -> str:
         return f"{self.source} {self.label} {self.target}"
@@ -293,6 +294,7 @@ class _Span:
             evidence=evidence,
             conversation_id=newest.conversation_id,
             updated_at=max(one.event_at for one in self.operations),
+            origin=newest.origin,
         )
 
 

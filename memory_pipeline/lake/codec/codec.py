@@ -256,9 +256,10 @@ def states_in(schema: pa.Schema, scopes: Sequence[Scope], columns: Mapping[str, 
 def with_digest(rows: pa.Table) -> pa.Table:
     """Return rows of a projection with ``digest`` set to a digest of their other columns.
 
-    The vector is left out, and ``ordered_at``, which the id of an event covers: tables of earlier versions lack it.
+    The vector is left out, and what tables of earlier versions lack: ``ordered_at``, which the id of an event covers,
+    and ``origin``, which follows from the evidence.
     """
-    names = [name for name in rows.column_names if name not in ("digest", "vector", "ordered_at")]
+    names = [name for name in rows.column_names if name not in ("digest", "vector", "ordered_at", "origin")]
     parts = [_sized(_as_text(rows[name])) for name in names]
     whole = pc.binary_join_element_wise(*parts, "") if rows.num_rows else pa.chunked_array([], pa.string())
     digests = [blake2b(text.encode(), digest_size=16).hexdigest() for text in whole.to_pylist()]

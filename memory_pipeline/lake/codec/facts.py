@@ -25,7 +25,9 @@ _EMBEDDING = ("vector", "embed_model")
 
 
 #: The columns of a fact from which its operations are read.
-OPERATION_COLUMNS = ("operations", "message_ids", "event_at", "conversation_id", "turn", "speaker", "received_at")
+OPERATION_COLUMNS = (
+    "operations", "message_ids", "event_at", "conversation_id", "turn", "speaker", "received_at", "origin",
+)  # fmt: skip
 
 
 def _operations(
@@ -36,6 +38,7 @@ def _operations(
     turn: int,
     speaker: str,
     received_at: datetime,
+    origin: str | None,
 ) -> tuple[Operation, ...]:
     return tuple(
         Operation(
@@ -51,6 +54,7 @@ def _operations(
             place=place,
             speaker=speaker,
             received_at=received_at,
+            origin=origin,
         )
         for place, (verb, subject, predicate, value, confidence) in enumerate(parts or ())
     )

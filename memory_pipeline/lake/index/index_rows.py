@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.ranking import date_terms, terms
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 #: The columns that say whose a row is. Each read checks them.
 OWNERS = ("scope", "workspace_id", "agent_id", "identity")
+
+#: The kind of a summary.
+SUMMARY = "summary"
 
 
 def index_schema(dimension: int) -> pa.Schema:
@@ -37,7 +42,7 @@ def index_schema(dimension: int) -> pa.Schema:
             pa.field("importance", pa.float64()),
             pa.field("conversation_id", pa.string()),
             pa.field("speaker", pa.string()),  # of a fact, like role, turn, position and tags
-            pa.field("role", pa.string()),
+            pa.field("role", pa.string()),  # the origin of what a user said in an import
             pa.field("turn", pa.int32()),
             pa.field("position", pa.int32()),
             pa.field("tags", pa.list_(pa.string())),
@@ -60,6 +65,9 @@ def facts_to_index(rows: pa.Table, dimension: int) -> pa.Table:
         "grain": pa.repeat(Grain.WORKING.value, rows.num_rows),
         "starts_at": rows["event_at"],
         "ends_at": rows["event_at"],
+        "role": pc.if_else(
+            pc.equal(rows["role"], Role.USER.value), pc.coalesce(rows["origin"], rows["role"]), rows["role"]
+        ),
         "source_ids": rows["message_ids"],
         "terms": [
             fact_terms(content, event_at, mentioned_at)
@@ -82,7 +90,7 @@ def fact_terms(content: str, event_at: datetime, mentioned_at: datetime | None) 
 def summaries_to_index(rows: pa.Table, dimension: int) -> pa.Table:
     """Return rows of the ``summaries`` table as index rows with vectors of `dimension` numbers."""
     columns = {
-        "kind": pa.repeat("summary", rows.num_rows),
+        "kind": pa.repeat(SUMMARY, rows.num_rows),
         "starts_at": rows["period_start"],
         "ends_at": rows["period_end"],
         "terms": [terms(content) for content in rows["content"].to_pylist()],

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: all tables. A change of columns needs no new version.
 VERSION = 1
 #: Columns that tables of earlier versions lack. There they read as null, and the next write adds them.
-ADDED = frozenset(["ordered_at"])
+ADDED = frozenset(["ordered_at", "origin"])
 #: Key in a table's metadata: the version of its rows. Tables without it have version 1.
 _VERSION = b"memory_pipeline.version"
 #: From this many vectors on, a table of one scope has an approximate index.

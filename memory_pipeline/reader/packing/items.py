@@ -133,7 +133,7 @@ class Recalled:
 
         A message begins with its speaker, and a line of the hot index, which has no kind, with its attribution.
         """
-        is_attributed = (self.grain == DURABLE and self.kind) or self.said_by is Authority.PASTED
+        is_attributed = (self.grain == DURABLE and self.kind) or self.said_by in {Authority.PASTED, Authority.IMPORT}
         return self.said_by.attribution if is_attributed else ""
 
     @property

@@ -6,17 +6,14 @@ import logging
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.authority import Authority
-from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import MEMORY, MESSAGE, Reference
-from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
-from memory_pipeline.domain.text.foreign_text import own_text
 from memory_pipeline.reader.packing import worth
 from memory_pipeline.reader.packing.asked import asks_about, is_generic
 from memory_pipeline.reader.packing.items import DURABLE, GRAPH, Recalled, compact
@@ -24,7 +21,7 @@ from memory_pipeline.reader.packing.packer import words_in
 from memory_pipeline.reader.packing.suppression import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import datetime
 
     from memory_pipeline.domain.memories.record import DurableMemory
@@ -80,9 +77,13 @@ def considered(budget: int) -> int:
 
 
 def recalled(
-    grain: Grain, choices: Iterable[Choice], calendar: Calendar, score: Callable[[Choice], float]
+    grain: Grain,
+    choices: Iterable[Choice],
+    calendar: Calendar,
+    score: Callable[[Choice], float],
+    reader: str | None = None,
 ) -> list[Recalled]:
-    """Return rows of a grain as recalled items."""
+    """Return rows of a grain as recalled items, for a user who reads."""
     return [
         Recalled(
             id=choice.row["id"],
@@ -96,26 +97,20 @@ def recalled(
             kind=choice.row["kind"],
             identity=choice.row["identity"],
             said_at=choice.row["starts_at"],
-            said_by=_said_by(grain, choice.row),
+            said_by=choice.said_by(reader) or Authority.USER,
         )
         for choice in choices
     ]
 
 
-def _said_by(grain: Grain, row: Mapping[str, Any]) -> Authority:
-    """Return who said a message: the assistant, the user, or nobody, if the user pasted most of it."""
-    if grain is not Grain.WORKING:
-        return Authority.USER
-    if row["role"] == Role.ASSISTANT:
-        return Authority.ASSISTANT
-    said = row["content"].removeprefix(f"{row['speaker']}: ")
-    is_pasted = row["kind"] == FactKind.TURN and 2 * len(own_text(said).split()) < len(said.split())
-    return Authority.PASTED if is_pasted else Authority.USER
-
-
-def excerpted(item: Recalled, choice: Choice) -> Recalled:
-    """Return a fact with the passage that was chosen from it."""
-    return replace(item, content=compact(choice.row["content"]), is_excerpt=choice.is_excerpt)
+def excerpted(item: Recalled, choice: Choice, reader: str | None) -> Recalled:
+    """Return a fact with the passage that was chosen from it, for a user who reads."""
+    return replace(
+        item,
+        content=compact(choice.row["content"]),
+        is_excerpt=choice.is_excerpt,
+        said_by=choice.said_by(reader) or Authority.USER,
+    )
 
 
 def durable_items(memories: Iterable[RecalledMemory], calendar: Calendar) -> list[Recalled]:
@@ -188,7 +183,7 @@ def candidates(
     said = worth.worthy(said, words, limit)
     # Whether a message may be shown depends on its whole text.
     passages = {one.row["id"]: one.excerpted(ranked.words) for one in said}
-    facts = recalled(Grain.WORKING, said, searcher.local_calendar, ranked.score)
+    facts = recalled(Grain.WORKING, said, searcher.local_calendar, ranked.score, searcher.user_id)
     if is_about_time or is_about_speaker:
         # All fit the words equally well. What matters is first, and what a named person said.
         facts = [
@@ -213,7 +208,9 @@ def candidates(
         periods.sort(key=lambda one: (-kept[words_in(one.content)], -SUMMARY_GRAINS.index(Grain(one.grain))))
         points = []
     shown = [rules.visible(item for item in items if item.id not in exclude) for items in (facts, points, periods)]
-    return RecallCandidates([excerpted(item, passages[item.id]) for item in shown[0]], shown[1], shown[2])
+    return RecallCandidates(
+        [excerpted(item, passages[item.id], searcher.user_id) for item in shown[0]], shown[1], shown[2]
+    )
 
 
 def _narrowest(windows: Sequence[Window]) -> tuple[Window, ...]:

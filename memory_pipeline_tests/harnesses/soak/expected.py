@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from memory_pipeline.domain.authority import SESSION
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.memories.events import CONVERSATION, MemoryEvent
 from memory_pipeline.domain.messages import Message
@@ -16,7 +17,6 @@ from memory_pipeline.lake.codec.memories import rows_to_events
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.settings import DEFAULT_START
-from memory_pipeline.steps.promotion import EDITOR
 from memory_pipeline.steps.retention import expire
 from memory_pipeline_tests.harnesses.soak import plan as plans
 from memory_pipeline_tests.harnesses.soak.operating import make_all
@@ -126,8 +126,8 @@ class Present:
         return cls(
             {row["id"]: row["received_at"] for row in rows},
             {row["evidence_id"] for row in operations if row["is_edit"]},
-            {one.id for one in events if one.editor not in (CONVERSATION, EDITOR)},
-            [one for one in events if one.editor == EDITOR],
+            {one.id for one in events if one.editor not in (CONVERSATION, SESSION)},
+            [one for one in events if one.editor == SESSION],
         )
 
     def has(self, record: Record) -> bool:

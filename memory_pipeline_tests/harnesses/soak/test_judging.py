@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 import pytest
 
 from memory_pipeline import Memory
+from memory_pipeline.domain.authority import SESSION
 from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import MEMORY_EVENTS, MESSAGES
-from memory_pipeline.steps.promotion import EDITOR
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import conversation, write
 from memory_pipeline_tests.harnesses.soak import plan as plans
@@ -136,7 +136,7 @@ def test_a_note_of_an_erased_subject_that_is_left_is_reported(shared: SharedFold
 def test_a_promoted_memory_that_is_lost_is_reported(shared: SharedFolder) -> None:
     lake = Lake(shared.root)
     rows = lake.tables.read(MEMORY_EVENTS)
-    lost = rows.filter(pc.equal(rows["editor"], EDITOR))["id"].to_pylist()
+    lost = rows.filter(pc.equal(rows["editor"], SESSION))["id"].to_pylist()
     assert len(lost) == len(used())
     lake.tables.drop_rows(MEMORY_EVENTS, None, lambda rows: pc.equal(rows["id"], lost[0]).combine_chunks(), ["id"])
     assert len(verdicts(shared)["sessions"].wrong) == 1
@@ -163,7 +163,7 @@ def test_an_entry_that_is_promoted_twice_is_reported(shared: SharedFolder) -> No
 def test_a_promoted_memory_that_nobody_noted_is_reported(shared: SharedFolder) -> None:
     stranger = f"{word('b', 'stranger')} was here."
     scope = Scope("keeper", "agent-0")
-    MemoryWriter(Lake(shared.root), scope).remember(stranger, editor=EDITOR, now=PLAN.now(TICK))
+    MemoryWriter(Lake(shared.root), scope).remember(stranger, editor=SESSION, now=PLAN.now(TICK))
     make_all(Lake(shared.root), PLAN.now(TICK))
     assert len(verdicts(shared)["sessions"].wrong) == 1
 
