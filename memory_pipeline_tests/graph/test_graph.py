@@ -285,7 +285,7 @@ def test_arguments_are_checked_for_unknown_names_too(graph: Graph, argument: str
 
 FACTS = (
     "id source_id source label target_id target confidence weight valid_from valid_to superseded_by evidence "
-    "conversation_id updated_at source_hour identity"
+    "conversation_id updated_at origin source_hour identity"
 )
 
 
