@@ -273,16 +273,18 @@ def _question(
     memories: Sequence[Block] = (),
 ) -> Query:
     # Imported late: the rules compile many patterns.
-    from memory_pipeline.models.deterministic.language.windows import date_ranges
+    from memory_pipeline.models.deterministic.language.dates import date_ranges
 
     speakers = dict.fromkeys(name for segment in segments for name in segment.speakers)
     times = [
         Named(
-            Window(first, last, calendar.instant("first", first), calendar.instant("last", last, is_end=True)),
-            start,
-            end,
+            Window(
+                one.day, one.last, calendar.instant("first", one.day), calendar.instant("last", one.last, is_end=True)
+            ),
+            one.start,
+            one.end,
         )
-        for first, last, start, end in date_ranges(query, calendar.day_of(now))
+        for one in date_ranges(query, calendar.day_of(now))
     ]
     return Query.of(
         query,

@@ -143,8 +143,9 @@ def older_facts(lake: Lake, family: str, rules: str) -> OlderFacts | None:
     """
     hours = lake.tables.keys(FACTS)
     between = hours[_LOOKED_AT // 2 : -_LOOKED_AT // 2] if len(hours) > _LOOKED_AT else []
-    method = pc.field("extraction_method")
-    is_older = (method >= family) & (method < rules)
+    older = "|".join(map(str, range(1, int(rules.removeprefix(family)))))
+    # A time zone may follow the number.
+    is_older = pc.match_substring_regex(pc.field("extraction_method"), f"^{family}({older})( |$)")
     columns = ["period", "extraction_method"]
     looked_at = sorted({*hours} - {*between})
     rows = lake.tables.read(FACTS, looked_at, columns=columns, where=is_older, damaged="skip")

@@ -15,7 +15,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.text.foreign_text import without_blocks
-from memory_pipeline.domain.text.words import parts_of, word_set
+from memory_pipeline.domain.text.words import parts_of
+from memory_pipeline.models.deterministic.language.lexicon import WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,17 +49,8 @@ _REQUEST = re.compile(
     r"|any\s+(?:advice|ideas?|recommendations?|suggestions?|thoughts?|tips?)\b))",
     re.IGNORECASE,
 )
-#: A sentence that begins with one of these has no statement before its question.
-_SUPPOSES = word_set("if when whenever whether unless suppose supposing what how who which why where") | word_set(
-    "can could would will do does did is are was were should shall have has had"
-)
 #: Fewest words of a statement before a question.
 _LEAST_STATED = 4
-
-#: A full stop after one of these ends no sentence.
-_ABBREVIATIONS = word_set("mr mrs ms dr prof st vs e.g i.e eg ie approx sr jr ca cf mt ft")
-#: A full stop after one of these ends no sentence if a number follows.
-_BEFORE_NUMBERS = word_set("no nr fig p pp vol")
 
 
 #: Contractions written without an apostrophe that are no other words.
@@ -170,12 +162,12 @@ def _ends_sentence(text: str, start: int, mark: int, end: int) -> bool:
     last = before[-1].lstrip("\"'“‘(") if before else ""
     is_initial = last.isupper() and last != "I" and all(len(letter) == 1 for letter in last.split("."))
     last = last.lower()
-    return not (last in _ABBREVIATIONS or is_initial or (last in _BEFORE_NUMBERS and after.isdigit()))
+    return not (last in WORDS["abbreviations"] or is_initial or (last in WORDS["before_numbers"] and after.isdigit()))
 
 
 def _stated_and_asked(sentence: str) -> Iterator[str]:
     """Split a statement from the question that follows it. Otherwise the statement would count as a question."""
-    if "?" in sentence[-4:] and sentence.partition(" ")[0].lower() not in _SUPPOSES:
+    if "?" in sentence[-4:] and sentence.partition(" ")[0].lower() not in WORDS["supposes"]:
         for match in _REQUEST.finditer(sentence):
             stated = sentence[: match.start()]
             if stated.count(" ") + 1 >= _LEAST_STATED:
@@ -206,7 +198,7 @@ def _pieces(sentence: str) -> Iterator[str]:
         yield sentence[start:]
 
 
-# Verbs and tenses. There is no parser; the tables list word forms that are rarely anything but verbs.
+# Verbs and tenses. There is no parser; the lists have word forms that are rarely anything but verbs.
 
 
 class Tense(Enum):
@@ -218,85 +210,42 @@ class Tense(Enum):
     NONE = "none"
 
 
-#: One of the two words after one of these is nearly always a verb.
-SUBJECTS = word_set("i we he she they it you who there that this")
-
-BE = word_set("am is are 'm 're be")
-_BE_OR_S = BE | {"'s"}
-_WAS = word_set("was were had did been")
-_HAVE = word_set("have has 've")
-_MODALS = word_set("can could should may might must do does")
+#: Without 's, which may be "has".
+_BE = WORDS["be"] - {"'s", "been"} | {"be"}
+_HAVE, _PAST, _PARTICIPLES = WORDS["have"], WORDS["was"], WORDS["participles"]
+IRREGULAR_PAST = WORDS["irregular_past"]
 _CONDITIONAL = frozenset(["would", "'d"])
-_FUTURE = word_set("will 'll gonna shall")
-
-#: Past forms without -ed. Forms equal to the present (put, cut, let) are ambiguous and left out.
-IRREGULAR_PAST = word_set(
-    """
-    ate became began bent bit blew bought bound broke brought built burnt came caught chose dealt drank drove dug
-    fed fell felt flew forgot forgave fought found froze gave got grew heard held hid hung kept knew laid lay learnt
-    led left lent lost made meant met overheard paid ran rang read rode rose said sang sank sat saw sent shone shook
-    shot slept smelt sold sought spent spoke sprang stole stood stuck struck stung swam swore swung taught told took
-    thought threw tore understood undertook upset went woke won wore wove wrote proved quit
-    """
-)
-#: Participles after a form of "have" or "be".
-_PARTICIPLES = word_set(
-    """
-    beaten become begun bitten blown broken chosen done drawn driven drunk eaten fallen flown forgotten forgiven
-    frozen given gone got grown hidden known lain ridden risen run rung seen shaken shown sung sunk spoken stolen
-    sworn swum taken thrown torn woken worn written born come put cut set let hit hurt cost read
-    """
-)
-#: Common verbs in their base form; :func:`is_plain_verb` also accepts their -s form.
-_PLAIN = word_set(
-    """
-    accept add agree allow arrive ask attend bake become begin believe belong book break bring build buy call carry
-    celebrate change charge choose clean close collect come confirm consider contain continue cook cost cover create
-    cut decide deliver depend do draw drink drive earn eat end enjoy expect fall feed feel find finish fit fix fly
-    follow forget get give go grow handle happen hate have hear help hire hold hope include insist join keep know
-    last learn leave lend let like live look lose love make matter mean meet move need offer open order own pay plan
-    play practise practice prefer prepare promise provide pull push put quit reach read receive recommend remain
-    remember remind replace report require rise run save say see seem sell send serve set share show sign sing sit
-    sleep smell sound speak spend stand start stay stop study suggest support suppose switch take talk taste teach
-    tell tend think train travel try turn understand use visit wait wake walk want watch wear weigh win wish work
-    worry write
-    """
-)
-_NOT_PAST = word_set("need feed bed red seed speed hundred indeed wed shed breed embed exceed proceed naked")
+_VERBS = _BE | _HAVE | _PAST | IRREGULAR_PAST | _CONDITIONAL | WORDS["modals"] | WORDS["future"]
+#: Words that may stand between a form of "have" or "be" and its participle.
+_BETWEEN = frozenset("not n't just already also never always so all both still".split())
 
 
 def is_verb(word: str) -> bool:
     """Return whether a lower-case word (or part of a contraction) is probably a verb."""
-    return (
-        word in BE or word in _WAS or word in _HAVE or word in _MODALS or word in _FUTURE
-        or word in _CONDITIONAL or word in IRREGULAR_PAST or is_plain_verb(word) or is_regular_past(word)
-    )  # fmt: skip
+    return word in _VERBS or is_plain_verb(word) or is_regular_past(word)
 
 
 def is_plain_form(word: str) -> bool:
     """Return whether a lower-case word is the base form of a common verb, as in a command."""
-    return word in _PLAIN
+    return word in WORDS["plain_verbs"]
 
 
 def is_plain_verb(word: str) -> bool:
     """Return whether a lower-case word is a common verb in the present tense."""
-    return word in _PLAIN or (
-        word[-1:] == "s"
-        and (
-            word[:-1] in _PLAIN
-            or (word.endswith("es") and word[:-2] in _PLAIN)
-            or (word.endswith("ies") and word[:-3] + "y" in _PLAIN)
-        )
-    )
+    forms = [word]
+    if word.endswith("s"):
+        forms += [word[:-1], word.removesuffix("es"), word[:-3] + "y" if word.endswith("ies") else ""]
+    return any(map(is_plain_form, forms))
+
+
+def is_regular_past(word: str) -> bool:
+    """Return whether a lower-case word looks like a past form with -ed."""
+    return len(word) > 3 and word.endswith("ed") and word not in WORDS["not_past"]
 
 
 def has_verb(parts: Sequence[str]) -> bool:
     """Return whether :attr:`Sentence.parts` has a verb, or a subject that must have one."""
-    last = len(parts) - 1
-    return any(
-        is_verb(part) or (place < last and part in SUBJECTS and part not in ("this", "that"))
-        for place, part in enumerate(parts)
-    )
+    return any(map(is_verb, parts)) or not WORDS["subjects"].isdisjoint(parts[:-1])
 
 
 def tense_of(parts: Sequence[str]) -> Tense:
@@ -307,29 +256,22 @@ def tense_of(parts: Sequence[str]) -> Tense:
     past = present = False
     before = ""
     for place, part in enumerate(parts):
-        if part in _FUTURE:
+        after = parts[place + 1] if place + 1 < len(parts) else ""
+        if part in WORDS["future"] or (part == "going" and after == "to"):
             return Tense.FUTURE
-        if part == "going" and parts[place + 1 : place + 2] == ("to",):
-            return Tense.FUTURE
-        if part in _WAS or (part in IRREGULAR_PAST and before not in BE):
-            past = True
-        elif part in BE or part in _MODALS or part in _HAVE or part == "'s":
-            present = True
-        elif part in _CONDITIONAL:
-            after = parts[place + 1] if place + 1 < len(parts) else ""
-            if part == "'d" and (after in _PARTICIPLES or after in _WAS or is_regular_past(after)):
-                past = True  # "I'd gone"
-            else:
+        if part in _CONDITIONAL:
+            # "I'd gone" is past
+            if part == "would" or not (after in _PARTICIPLES or after in _PAST or is_regular_past(after)):
                 return Tense.PRESENT
-        elif (before in _HAVE and part in _PARTICIPLES) or (is_regular_past(part) and before not in _BE_OR_S):
+            past = True
+        elif part in _PAST or (part in IRREGULAR_PAST and before not in _BE):
+            past = True
+        elif part in _BE or part == "'s" or part in WORDS["modals"] or part in _HAVE:
+            present = True
+        elif (before in _HAVE and part in _PARTICIPLES) or (is_regular_past(part) and before not in _BE | {"'s"}):
             past = True
         elif is_plain_verb(part):
             present = True
-        if part not in ("not", "n't", "just", "already", "also", "never", "always", "so", "all", "both", "still"):
+        if part not in _BETWEEN:
             before = part
     return Tense.PAST if past else Tense.PRESENT if present else Tense.NONE
-
-
-def is_regular_past(word: str) -> bool:
-    """Return whether a lower-case word looks like a past form with -ed."""
-    return len(word) > 3 and word.endswith("ed") and word not in _NOT_PAST

@@ -5,31 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from memory_pipeline.domain.text.words import STOP_WORDS, spaced, word_set
+from memory_pipeline.domain.text.words import STOP_WORDS, spaced
 from memory_pipeline.models.deterministic.language.grammar import CASUAL, is_verb
-from memory_pipeline.models.deterministic.language.lexicon import PHATIC, REQUESTS
+from memory_pipeline.models.deterministic.language.lexicon import PHATIC, REQUESTS, WORDS
 
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-#: English words that are also common words of another language count half.
-_SHARED: Final = word_set(
-    """
-    all almost also am an any as at back be best by change come continue convert do done due fine for had have he her
-    him if in include it just let like made man many may mine more most must of off once one open or other over own
-    per plan same since so some such super sure ten than then till to too under until up via want we were will
-    """
-)
-#: English words that are as common in several other languages.
-_ANYWHERE: Final = word_set("a me no on")
-#: Common words of other languages in Latin script that are not English.
-_OTHERS: Final = word_set(
-    """
-    ako al ang asun au aux av ay az ben bir bor bu che com con da dan das de dei dem den der des det di dos du een egy
-    ein eine el em en er es est et ett eu för har het hun ich ik ikke il inte ist ja jag je jeg jest jestem jsem já kwa
-    la las le les lo los mam mein meu mi mijn min minha mit moj mon na nao nem ng ni nicht nie niet non não och og olen
-    para por pour que saya se si sie som sono soy su sunt te tidak tu ul um un una und une van var ve voor voy w wir y
-    ya yang yok z zu è
-    """
-)
 _CONTRACTED: Final = ("n't", "'m", "'re", "'ve", "'ll")
 #: Smallest share of English words, less those of other languages.
 _LEAST_SHARE: Final = 0.25
@@ -62,13 +42,13 @@ def is_english(text: str) -> bool:
 
 def _evidence(word: str) -> float:
     word = word if word.endswith(_CONTRACTED) else word.partition("'")[0]
-    if word in _SHARED:
+    if word in WORDS["shared_words"]:
         return 0.5
-    if word in _ANYWHERE:
+    if word in WORDS["anywhere"]:
         return 0.0
     if word in STOP_WORDS or word in PHATIC | REQUESTS or word in CASUAL or is_verb(word) or word.endswith(_CONTRACTED):
         return 1.0
-    return -1.0 if word in _OTHERS or not word.isascii() else 0.0
+    return -1.0 if word in WORDS["others"] or not word.isascii() else 0.0
 
 
 def may_state(sentence: str) -> bool:
@@ -79,7 +59,7 @@ def may_state(sentence: str) -> bool:
     courtesy = _COURTESY.match(sentence)
     said = _without_addresses(courtesy["rest"] if courtesy else sentence)
     words = _WORD.findall(said)
-    is_fragment = said.isascii() and said[-1:].isalnum() and _OTHERS.isdisjoint(map(str.lower, words))
+    is_fragment = said.isascii() and said[-1:].isalnum() and WORDS["others"].isdisjoint(map(str.lower, words))
     return not (is_fragment and len(words) <= _LONGEST_FRAGMENT) and _is_long(said)
 
 

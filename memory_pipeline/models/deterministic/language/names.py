@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.text.words import STOP_WORDS, word_set
+from memory_pipeline.domain.text.words import STOP_WORDS
 from memory_pipeline.models.deterministic.language.grammar import (
     IRREGULAR_PAST,
     is_plain_verb,
@@ -19,7 +19,7 @@ from memory_pipeline.models.deterministic.language.grammar import (
     is_verb,
     sentences_of,
 )
-from memory_pipeline.models.deterministic.language.lexicon import PHATIC
+from memory_pipeline.models.deterministic.language.lexicon import WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -33,30 +33,6 @@ _LINKS = frozenset(["of", "of the", "de", "da", "del", "di", "la", "le", "van", 
 
 #: The title of a book or film: capitalized, in quotes.
 _TITLE = re.compile(r"[\"“„«]([A-Z][\w'’]* [^\"“”«».!?]{1,60})[\"”»]")
-
-#: Capitalized words that are not names. Days and months are dates.
-_NOT_NAMES = word_set(
-    """
-    monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays
-    sundays mon tue tues wed thu thur thurs fri sat sun january february march april may june july august september
-    october november december jan feb mar apr jun jul aug sep sept oct nov dec ok okay am pm mr mrs ms dr prof fyi
-    btw lol omg asap imo imho diy tv id url http https www ps nb faq eta tbh idk people kids children nothing
-    yesterday today tomorrow tonight
-    """
-)
-#: Words that form one name with a possessive before them: "Valentine's Day".
-_AFTER_POSSESSIVE = word_set("Day Eve College Hospital School Church Square Park")
-#: Verbs in the singular. The first word before one of these, without an article, is mostly a name.
-_SINGULAR_VERBS = word_set(
-    """
-    is was has had will can would could did does isn't doesn't hasn't says thinks wants asks tells gets gives takes
-    makes likes loves hates starts lives works plays needs turns agrees knows pays wins brings comes goes keeps runs
-    speaks drives studies enjoys
-    """
-)
-#: Plural verbs, and adverbs before a verb.
-_PLURAL_VERBS = word_set("are 're were have 've do")
-_BEFORE_VERBS = word_set("never always also really only still just usually often now no")
 
 
 def names_in(sentences: Sequence[Sentence], speaker: str | None = None) -> list[tuple[str, ...]]:
@@ -84,7 +60,9 @@ def subject_of(text: str) -> str | None:
             return found[0]
         first, following = (*sentence.words[:1], "")[0], (*sentence.parts[1:2], "")[0]
         is_name = first[:1].isupper() and _may_be_name(first) and not is_plain_verb(first.lower())
-        precedes_verb = following not in _PLURAL_VERBS and (is_verb(following) or following in _BEFORE_VERBS)
+        precedes_verb = following not in WORDS["plural_verbs"] and (
+            is_verb(following) or following in WORDS["before_verbs"]
+        )
         if is_name and not first.endswith(("ing", "ly", "ed")) and precedes_verb:
             return first  # "Alice enjoys …", "Alice doesn't …"
     return None
@@ -113,9 +91,9 @@ def _names(sentence: Sentence, known: Collection[str]) -> tuple[str, ...]:
         run += [between, bare] if between and joined else [bare]
         # A possessive ends a name ("Elise's Rye" is two names), except "Valentine's Day".
         following = words[place + 1] if place + 1 < len(words) else ""
-        if bare != word and following in _AFTER_POSSESSIVE:
+        if bare != word and following in WORDS["after_possessive"]:
             run[-1] = word
-        end = start + len(word) if bare == word or following in _AFTER_POSSESSIVE else len(sentence.text)
+        end = start + len(word) if bare == word or following in WORDS["after_possessive"] else len(sentence.text)
     names.append(" ".join(run))
     return tuple(dict.fromkeys(name for name in names if name and len(name.split()) <= _LONGEST_NAME))
 
@@ -137,13 +115,13 @@ def _is_name(sentence: Sentence, place: int, word: str, known: Collection[str]) 
 
 def _follows_name(words: Sequence[str], first: str) -> bool:
     following = words[-1] if words[0] == "and" else words[0]
-    if words[0] in _BEFORE_VERBS and len(words) > 1:
+    if words[0] in WORDS["before_verbs"] and len(words) > 1:
         following = words[1]
     if following[0].isupper():
         return _may_be_name(_bare(following)) or (following == "I" and len(words) > 1)
     if words[0] == "and" or first.endswith("s"):
         return False  # "Cats and dogs", a plural
-    return following in _SINGULAR_VERBS or following in IRREGULAR_PAST or is_regular_past(following)
+    return following in WORDS["singular_verbs"] or following in IRREGULAR_PAST or is_regular_past(following)
 
 
 def _is_initial(sentence: Sentence, place: int) -> bool:
@@ -157,8 +135,8 @@ def _may_be_name(word: str) -> bool:
     return (
         len(word) > 1
         and lower not in STOP_WORDS
-        and lower not in PHATIC
-        and lower not in _NOT_NAMES
+        and lower not in WORDS["phatic"]
+        and lower not in WORDS["not_names"]
         and "'" not in lower
         and "’" not in lower
     )

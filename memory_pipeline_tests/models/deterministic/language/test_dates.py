@@ -157,6 +157,19 @@ def test_dates_in_the_past_tense_are_in_the_past() -> None:
     assert resolved("We signed on 7 March.", december) == "We signed on 7 March [2025-03-07]."
 
 
+@pytest.mark.parametrize("text", ["We meet on 14 March", "The party is on the 14th of March", "We meet on March 14"])
+@pytest.mark.parametrize("said_on", [date(2023, 11, 20), date(2023, 5, 2), date(2023, 4, 20)])
+def test_meetings_are_not_in_the_past(text: str, said_on: date) -> None:
+    assert resolved(text, said_on) == f"{text} [2024-03-14]"
+
+
+def test_german_and_chinese_dates_follow_the_rules_for_english_ones() -> None:
+    assert resolved("Am 3. Mai zogen wir um") == "Am 3. Mai [2023-05-03] zogen wir um"
+    assert resolved("我5月3日搬家了") == "我5月3日 [2023-05-03]搬家了"
+    assert resolved("我去年12月3日搬家了") == "我去年12月3日 [2022-12-03]搬家了"
+    assert resolved("Seit dem 3.5.2023") == "Seit dem 3.5.2023"
+
+
 def test_nothing_is_annotated_twice() -> None:
     text = "I went there yesterday [2023-05-07]."
     assert resolved(text) == text
