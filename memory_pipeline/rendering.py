@@ -325,9 +325,12 @@ def status_lines(
         if status.expired:
             span = f"{status.expired[0]} to {status.expired[-1]}"
             yield f"expired: {counted(len(status.expired), f'{status.grain} period')}, {span}"
-    unfinished = sum(len(status.unfinished) for status in statuses)
-    if unfinished:
-        yield f"waiting for a model that failed, or for a budget: {counted(unfinished, 'period')}"
+    unfinished, refused = sum(len(one.unfinished) for one in statuses), sum(one.refused for one in statuses)
+    lines = {
+        f"waiting for a model that failed, or for a budget: {counted(unfinished, 'period')}": unfinished,
+        f"rejected: {counted(refused, 'part')} of model answers that the messages do not support": refused,
+    }
+    yield from (line for line, number in lines.items() if number)
     for status in statuses:
         if status.early:
             yield (

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ WEEK = dataclasses.replace(
 
 
 def status(grain: Grain = Grain.DAILY, rows: int = 0, **periods: list[str]) -> GrainStatus:
-    listed = {
+    listed: dict[str, Any] = {
         name: [Period(grain, key) for key in periods.get(name, [])]
         for name in ("made", "empty", "pending", "missing", "unfinished", "open", "early")
     }

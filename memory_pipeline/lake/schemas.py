@@ -160,6 +160,7 @@ LEDGER = TableSpec(
         field("agents", pa.int64(), "Number of agents with rows."),
         field("unfinished", pa.int64(), "Number of fallbacks and of items that wait for a model.", nullable=True),
         field("expired", pa.int64(), "Number of rows that have expired since.", nullable=True),
+        field("refused", pa.int64(), "Number of rejected parts of model answers.", nullable=True),
     ],
     partition_by=("bucket",),
     order_by=("period",),

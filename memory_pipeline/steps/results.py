@@ -116,6 +116,7 @@ class PartitionResult:
             self.rows,
             self.agents,
             self.unfinished,
+            refused=self.refused.total(),
         )
 
 

@@ -53,6 +53,7 @@ class LedgerEntry:
         unfinished: number of rows, passages or summaries that wait for a model: built by a fallback, without a vector,
             or over the budget. The next run rebuilds a partition with any.
         expired: number of rows that have expired since. The digests still include them.
+        refused: number of rejected parts of model answers.
     """
 
     asset: str
@@ -63,6 +64,7 @@ class LedgerEntry:
     agents: int
     unfinished: int = 0
     expired: int = 0
+    refused: int = 0
 
     @property
     def bucket(self) -> str:
@@ -97,7 +99,7 @@ class Ledger:
         found: dict[str, dict[str, LedgerEntry]] = {asset: {} for asset in assets}
         for row in self._tables.read(LEDGER, keys, damaged="skip").drop_columns(["bucket"]).to_pylist():
             if names is None or row["period"] in names:
-                row |= {"unfinished": row["unfinished"] or 0, "expired": row["expired"] or 0}  # null in older lakes
+                row |= {name: row[name] or 0 for name in ("unfinished", "expired", "refused")}  # null in older lakes
                 found[row["asset"]][row["period"]] = LedgerEntry(**row)
         return found
 

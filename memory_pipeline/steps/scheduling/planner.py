@@ -48,6 +48,7 @@ class GrainStatus:
         open: periods with material that have not closed yet; hours that have not begun.
         early: hours with journal files before the first day of the memory.
         expired: periods with expired rows only.
+        refused: number of rejected parts of model answers in all periods.
     """
 
     grain: Grain
@@ -60,6 +61,7 @@ class GrainStatus:
     open: list[Period]
     early: list[Period]
     expired: list[Period] = field(default_factory=list)
+    refused: int = 0
 
 
 def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainStatus:
@@ -117,6 +119,7 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
         open=_sorted(still_open),
         early=_sorted(early),
         expired=_periods(grain, (key for key, entry in table.items() if 0 < entry.rows <= entry.expired)),
+        refused=sum(entry.refused for entry in table.values()),
     )
 
 

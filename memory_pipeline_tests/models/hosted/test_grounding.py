@@ -10,13 +10,15 @@ import pytest
 
 from memory_pipeline.client.pipeline import run_all
 from memory_pipeline.domain.graph.triples import fold_operations, standing
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.evidence import SourceText, SourceTexts, Unfounded
 from memory_pipeline.models.hosted.grounding import Grounds
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.rendering import run_line
+from memory_pipeline.rendering import run_line, status_lines
 from memory_pipeline.steps.results import RunResult
+from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, NOW, conversation, write
 from memory_pipeline_tests.models.hosted.test_extraction import fact as found_fact
@@ -296,3 +298,7 @@ def test_a_model_that_lies_stores_nothing_false(lake: Lake, server: OpenAIServer
     assert done[0].refused.total() == 20
     assert "20 parts of answers rejected" in (line := run_line(done[0], 1.0))
     assert "a name that no source has" in line
+    statuses = [grain_status(lake, grain, lake.start, NOW) for grain in Grain]
+    assert [status.refused for status in statuses[:2]] == [20, sum(each.refused.total() for each in done[1:2])]
+    [line] = [line for line in status_lines(statuses, []) if line.startswith("rejected")]
+    assert f"{sum(status.refused for status in statuses)} parts of model answers" in line
