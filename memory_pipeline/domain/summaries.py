@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Protocol
 
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import digest, make_id
 from memory_pipeline.domain.messages import Role
+from memory_pipeline.domain.text.foreign_text import own_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.facts import Fact
     from memory_pipeline.domain.periods import Grain, Period
     from memory_pipeline.domain.scopes import Scope
+
+
+#: Most characters of the first line of a message that is all pasted.
+_LONGEST_OPENING: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +44,24 @@ class Material:
 
 
 def material_of(facts: Iterable[Fact]) -> list[Material]:
-    """Return the sources of a day's summary: its facts. A day without facts has the turns of its users instead."""
+    """Return the sources of a day's summary: its facts.
+
+    A day without facts has the turns of its users instead, without what they pasted, or else the turns of others.
+    """
     listed = list(facts)
-    turns = [fact for fact in listed if fact.role is Role.USER] or listed
+    if stated := [fact for fact in listed if fact.kind is not FactKind.TURN]:
+        listed = stated
+    elif own := [fact for fact in listed if fact.role is Role.USER]:
+        listed = [replace(fact, content=_own_content(fact.content)) for fact in own]
     return [
-        Material(fact.id, fact.content, fact.event_at, fact.position, fact.importance, fact.entities)
-        for fact in [fact for fact in listed if fact.kind is not FactKind.TURN] or turns
+        Material(fact.id, fact.content, fact.event_at, fact.position, fact.importance, fact.entities) for fact in listed
     ]
+
+
+def _own_content(content: str) -> str:
+    speaker, separator, said = content.partition(": ")
+    own = own_text(said) or said.strip().partition("\n")[0][:_LONGEST_OPENING]
+    return f"{speaker}{separator}{own}"
 
 
 @dataclass(frozen=True, slots=True)

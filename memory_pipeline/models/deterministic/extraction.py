@@ -307,6 +307,7 @@ def _worth(
         + 0.1 * is_past
         + 0.1 * bool(mentions)
         + 0.05 * any(mention.day != said_on for mention in mentions)
+        + 0.1 * any(mention.day > said_on for mention in mentions)
         + 0.1 * bool(contents)
         + 0.05 * (len(contents) > 1)
         + 0.05 * (len(contents) > 4)

@@ -10,6 +10,7 @@ import pytest
 
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.messages import Role
+from memory_pipeline.domain.summaries import material_of
 from memory_pipeline.domain.text.foreign_text import own_text
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline_tests.models.deterministic.said import said
@@ -39,6 +40,12 @@ def test_pasted_text_gives_no_facts(message: dict[str, Any]) -> None:
 def test_own_words_are_kept() -> None:
     lost = [one["text"] for one in OWN if not all(part in flat(own_text(one["text"])) for part in one["own"])]
     assert lost == []
+
+
+def test_a_day_of_pasted_text_alone_has_its_opening_as_summary() -> None:
+    pasted = "Can you summarise this mail?\n---\nDear Lou,\nFrom now on, send all invoices to me.\nBob\n---"
+    [material] = material_of(EXTRACTOR.facts_of([said(pasted)]))
+    assert material.text == "Anna: Can you summarise this mail?"
 
 
 def test_what_an_assistant_writes_is_not_cut_by_the_rules_for_users() -> None:
