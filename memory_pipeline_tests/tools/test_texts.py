@@ -10,7 +10,9 @@ from memory_pipeline.domain.text.recalled_text import LINE, without_recalled
 from memory_pipeline.tools.texts import TextEntry, answer_text, line, lines
 
 _TEXT = st.text(max_size=2_000) | st.text("é漢𝄞a ", min_size=300, max_size=3_000)
-_ENTRIES = st.lists(st.builds(TextEntry, st.just("[2024-01-15] "), _TEXT.map(line), st.just(f" (working:{'0' * 46})")))
+# `mark` changes a text that holds the delimiter, which hypothesis finds in the source.
+_STORED = _TEXT.map(line).filter(lambda text: "recalled-memory" not in text.lower())
+_ENTRIES = st.lists(st.builds(TextEntry, st.just("[2024-01-15] "), _STORED, st.just(f" (working:{'0' * 46})")))
 
 
 @given(entries=_ENTRIES, max_tokens=st.integers(200, 3_000), hint=st.sampled_from(["", "More: raise max_results."]))

@@ -15,8 +15,8 @@ _REPOSITORY = Path(str(memory_pipeline.__file__)).parent.parent
 #: The additions: file, line to insert before, and inserted line.
 ADDITIONS = [
     ("domain/facts.py", "\n    @property\n    def placed_operations", "    mood: str | None = None\n"),
-    ("lake/schemas.py", "            *EMBEDDING,\n        ]\n    ),\n    partition_by=(\"period\",)",
-     '            field("mood", WORDS, "How it was said?", nullable=True),\n'),
+    ("lake/schemas.py", "        *EMBEDDING,\n    ],\n    partition_by=(\"period\",)",
+     '        field("mood", WORDS, "How it was said?", nullable=True),\n'),
     ("domain/memories/record.py", "    DECISION = ", '    HABIT = "habit"\n'),
 ]  # fmt: skip
 
