@@ -29,6 +29,8 @@ _LIVES = re.compile(r"moved to (\w+)")
 
 #: Has the model summarise every period, however short.
 SUMMARIES = f"  summaries: {{{{{', '.join(f'{grain}: {{{{minimum_tokens: 0}}}}' for grain in SUMMARY_GRAINS)}}}}}\n"
+#: Has the model read each hour alone, however short.
+HOURS = "  extraction: {{minimum_tokens: 0}}\n"
 CONFIG = (
     """
 defaults:
@@ -36,6 +38,7 @@ defaults:
   completion: {{model: openai/oracle, api_base: "{url}", attempts: 2, backoff_seconds: 0.01, timeout_seconds: 5,
                price: {{input: 1.0, output: 2.0}}}}
 """
+    + HOURS
     + SUMMARIES
 )
 #: Adds the models of readers: entities and reranking.

@@ -163,14 +163,13 @@ class ExtractionSettings(Completion):
         known_facts: maximum number of current facts in a request, so that the model updates them instead of repeating
             them. The hours of an agent are then extracted in order; with 0 they are extracted in parallel.
         minimum_tokens: hours with fewer tokens of messages are asked about together, if a run reads several of one day
-            and of the same users. 0 asks about each hour alone, so that the answers do not depend on which hours a
-            run reads.
+            and of the same users. 0 asks about each hour alone.
     """
 
     placeholders: ClassVar[tuple[str, ...]] = EXTRACTION_PLACEHOLDERS
 
     known_facts: Annotated[int, Field(ge=0, le=200)] = 20
-    minimum_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    minimum_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 400
 
 
 class Summarization(Completion):

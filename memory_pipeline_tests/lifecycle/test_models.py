@@ -293,7 +293,7 @@ def test_rows_without_vectors_are_found_by_words_and_embedded_later(lake: Lake, 
         for kind, hour in struck.items()
     }
     write(lake, *talks.values())
-    config = oracle.CONFIG.replace("completion", "extraction")  # summaries by rules
+    config = oracle.CONFIG.replace(oracle.HOURS, "").replace("completion", "extraction")  # summaries by rules
     for kind, hour in struck.items():
         brief = EMBEDDING.replace("timeout_seconds: 5", "timeout_seconds: 0.5") if kind == "hang" else EMBEDDING
         configure(lake, server, brief, text=config)
