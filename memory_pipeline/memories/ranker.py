@@ -53,12 +53,12 @@ _TEXTS = ("title", "content", "subject", "predicate", "object", "tags")
 _FIGURES = ("importance", "confidence", "decay_rate", "last_accessed_at", "updated_at", "created_at")
 #: Attributes that filters compare as a whole.
 _COMPARED = tuple(Origin.__annotations__)
-_COLUMNS = ("memory_id", "kind", "editor", *_TEXTS, *_FIGURES, *_COMPARED)
+_COLUMNS = ("memory_id", "kind", *_TEXTS, *_FIGURES, *_COMPARED)
 _VECTORS = ("vector", "embed_model")
 #: In a layout of headers, the hook replaces the content.
 _HEADER_COLUMNS = tuple(name for name in _COLUMNS if name != "content")
 #: Read with the content.
-_WITH_CONTENT = ("value", "key", "source_ids")
+_WITH_CONTENT = ("value", "key", "source_ids", "editor")
 _NEWEST = "is_newest"
 _COLD = pc.field("temperature") == Temperature.COLD.value
 _ACTIVE = pc.field("status") == Status.ACTIVE.value
@@ -193,7 +193,7 @@ def _row_block(rows: pa.Table, vectors: NDArray[np.float32], scope: Scope | None
         "conversation_id": nothing,
         "speaker": pa.array([speaker_of(content) for content in texts["content"]], pa.string()),
         "role": nothing,
-        "editor": rows["editor"],
+        "editor": rows["editor"] if scope else nothing,
         "turn": pa.nulls(rows.num_rows, pa.int32()),
         "position": pa.nulls(rows.num_rows, pa.int32()),
         "tags": rows["tags"],
