@@ -9,7 +9,8 @@ from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.text.ranking import COVERAGE_POWER, K1, NEARBY, RELATED, WEIGHTS
+from memory_pipeline.domain.text.ranking import COVERAGE_POWER, K1, NEARBY, WEIGHTS
+from memory_pipeline.domain.text.spelling import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -119,12 +120,12 @@ class _Words:
         #: For each word of the question: its forms in memory with their weights, and its rarity.
         self._words: list[tuple[dict[str, float], float]] = []
         for term in question.terms:
-            forms = {term: 1.0, **dict.fromkeys(question.alternatives(term, vocabulary), RELATED)}
+            forms = {term: 1.0, **question.alternatives(term, [Vocabulary(vocabulary)])}
             held = {form: weight for form, weight in forms.items() if form in vocabulary}
             if term in held:
                 self._words.append((held, self._row_rarity(term)))
             elif held:
-                self._words.append((held, RELATED * max(map(self._row_rarity, held))))
+                self._words.append((held, max(weight * self._row_rarity(form) for form, weight in held.items())))
             else:
                 self._words.append(({}, _rarity(0, len(rows))))
         self._most = sum(rarity**COVERAGE_POWER for _, rarity in self._words) or 1.0

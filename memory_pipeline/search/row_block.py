@@ -19,12 +19,13 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.text.ranking import NEARBY, terms
+from memory_pipeline.domain.text.spelling import Vocabulary, pieces_of
 from memory_pipeline.lake.index.filters import flags_of, microseconds
 from memory_pipeline.lake.index.index_rows import vectors_of
 from memory_pipeline.search.vector_sketch import VectorSketch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _ENDS_WITH_QUESTION = r"[?？؟][\s\"'”’)\]]*(\[[^\]]*\])?\s*$"
 #: A text of more than about 60 words, 30 terms, loses weight; the exponent of that loss.
 _SHORT, _LENGTH_PENALTY = 30, 0.6
+#: Number of pieces of an average word in a script without blanks.
+_PIECES_OF_WORD = 3
 _HAS_NUMBER = (
     r"(?i)\d|\b(one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|once|twice"
     r"|half)\b"
@@ -228,10 +231,17 @@ class RowBlock:
     def _index(self, words: pa.ListArray) -> None:
         """Build the postings: for each word the rows that contain it, ascending, and how often."""
         encoded = words.flatten().dictionary_encode()
-        self._talks_holding: dict[str | Window, int] = {}
-        self._codes = {word: code for code, word in enumerate(encoded.dictionary.to_pylist())}
         counts = pc.fill_null(pc.list_value_length(words), 0).to_numpy(zero_copy_only=False)
         self.lengths = counts.astype(np.float32)
+        pieces = list(map(pieces_of, encoded.dictionary.to_pylist()))
+        if sum(map(len, pieces)) > len(pieces):  # stored as runs of words without blanks
+            of_words = pa.array(pieces, pa.list_(pa.string())).take(encoded.indices)
+            row = np.repeat(np.arange(len(self)), counts)
+            counts = np.bincount(row, pc.list_value_length(of_words), minlength=len(self)).astype(np.int64)
+            self.lengths = np.maximum(self.lengths, (counts / _PIECES_OF_WORD).astype(np.float32))
+            encoded = of_words.flatten().dictionary_encode()
+        self._talks_holding: dict[str | Window, int] = {}
+        self._codes = {word: code for code, word in enumerate(encoded.dictionary.to_pylist())}
         keys = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64) * max(len(self), 1)
         keys += np.repeat(np.arange(len(self)), counts)
         keys.sort()
@@ -245,9 +255,9 @@ class RowBlock:
         self._bounds = np.searchsorted(unique_keys, np.arange(len(self._codes) + 1) * max(len(self), 1))
 
     @cached_property
-    def vocabulary(self) -> Sequence[str]:
-        """All words, sorted."""
-        return sorted(self._codes)
+    def vocabulary(self) -> Vocabulary:
+        """All words."""
+        return Vocabulary(self._codes)
 
     def holding(self, word: str | Window) -> NDArray[np.int32]:
         """Return the rows that contain a word, or were said in or mention a day of a window, ascending."""

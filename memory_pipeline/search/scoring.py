@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memory_pipeline.domain.text.ranking import COVERAGE_POWER, K1, NEARBY, RELATED, WEIGHTS, Weights, terms
+from memory_pipeline.domain.text.ranking import COVERAGE_POWER, K1, NEARBY, WEIGHTS, Weights, terms
+from memory_pipeline.domain.text.spelling import pieces_of
 from memory_pipeline.search.copies import MADE_OF
 
 if TYPE_CHECKING:
@@ -121,15 +122,13 @@ def words_of(question: Query, segments: Sequence[RowBlock]) -> list[Word]:
 
     words = []
     for term in question.terms:
-        others = {other for segment in segments for other in question.alternatives(term, segment.vocabulary)}
-        counts = {term: count_of(term), **{other: count_of(other) for other in sorted(others)}}
+        weights = {term: 1.0, **question.alternatives(term, [segment.vocabulary for segment in segments])}
+        counts = {form: count_of(form) for form in weights}
         forms = tuple(
-            (form, 1.0 if form == term else RELATED, _rarity(count, total))
-            for form, count in counts.items()
-            if 0 < count <= too_common
+            (form, weights[form], _rarity(count, total)) for form, count in counts.items() if 0 < count <= too_common
         )
         if forms:
-            rarity = forms[0][2] if forms[0][0] == term else RELATED * max(rarity for _, _, rarity in forms)
+            rarity = forms[0][2] if forms[0][0] == term else max(weight * rarity for _, weight, rarity in forms)
             words.append(Word(forms, rarity, term, counts[term]))
         elif not any(counts.values()):
             words.append(Word((), _rarity(0, total), term))
@@ -146,7 +145,7 @@ def matcher_of(words: Sequence[Word]) -> Callable[[str], Mapping[int, float]]:
     known = frozenset(chain.from_iterable(worths))
 
     def matches(text: str) -> Mapping[int, float]:
-        present = known.intersection(terms(text))
+        present = known.intersection(chain.from_iterable(map(pieces_of, terms(text))))
         if not present:
             return {}
         found = {number: [forms[form] for form in present.intersection(forms)] for number, forms in enumerate(worths)}

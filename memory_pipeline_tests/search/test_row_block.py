@@ -93,8 +93,8 @@ def test_postings_give_the_rows_and_counts_of_a_word(rows: list[Row]) -> None:
     part = segment(rows)
     terms: dict[str, Counter[str]] = {row["id"]: Counter(row["terms"]) for row in rows}
     ids = part.rows["id"].to_pylist()
-    assert list(part.vocabulary) == sorted({term for counts in terms.values() for term in counts})
-    for word in [*part.vocabulary, "unheard"]:
+    assert list(part.vocabulary.words) == sorted({term for counts in terms.values() for term in counts})
+    for word in [*part.vocabulary.words, "unheard"]:
         expected = [(place, terms[id][word]) for place, id in enumerate(ids) if word in terms[id]]
         assert list(zip(part.holding(word).tolist(), part.times(word).tolist(), strict=True)) == expected
         assert part.talks_holding(word) == len({part.talk[part.slot[place]] for place, _ in expected})
@@ -145,7 +145,7 @@ def test_chunks_do_not_matter(rows: list[Row], cuts: list[int]) -> None:
     by_row, by_slot = ("slot", "speaker", "message", "lengths", "norms", "counted"), ("talk", "brevity", "slot_asks")
     for name in (*by_row, *by_slot):
         assert np.array_equal(getattr(one, name), getattr(other, name))
-    assert all(np.array_equal(one.holding(word), other.holding(word)) for word in one.vocabulary)
+    assert all(np.array_equal(one.holding(word), other.holding(word)) for word in one.vocabulary.words)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_talks_end_at_midnight_utc_even_before_the_epoch() -> None:
 def test_an_empty_block_answers_every_query() -> None:
     part = segment([])
     nothing = np.empty(0, np.intp)
-    assert (len(part), part.slots, part.talks, list(part.vocabulary), part.speakers) == (0, 0, 0, [], [])
+    assert (len(part), part.slots, part.talks, list(part.vocabulary.words), part.speakers) == (0, 0, 0, [], [])
     assert len(part.holding("tea")) == len(part.times("tea")) == part.talks_holding("tea") == 0
     assert [len(found) for found in part.rows_of(nothing)] == [0, 0]
     assert part.answers(np.empty(0, np.float32)).tolist() == []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -17,11 +16,14 @@ from importlib.resources import files
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from memory_pipeline.domain.text.spelling import kin, pieces_of
 from memory_pipeline.domain.text.words import STOP_WORDS, parts_of, plain, stem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import date, datetime
+
+    from memory_pipeline.domain.text.spelling import Vocabulary
 
 
 _SIGNS = frozenset("=>")
@@ -132,8 +134,6 @@ def weights_for(embedder: str) -> Weights:
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[\u2600-\u27bf\U0001f000-\U0001f3fa\U0001f400-\U0001faff]")
 #: Scripts without blanks between words; pairs of characters are compared instead.
 _UNSPACED = re.compile("[\u2e80-\uffdc]+|[^\u2e80-\uffdc]+")
-#: Other scripts without blanks between words. A run of their letters is one word.
-_RUN_TOGETHER = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 _QUOTES = frozenset("\"'“”‘’„«»‚‹›「『")
 _ASSISTANT_SAID = re.compile(
     r"(?<!can )(?<!could )(?<!will )(?<!would )\b(?:you|assistant|agent|ai|bot)\b[^.?!]{0,30}"
@@ -156,8 +156,6 @@ _MONTH_NAMES = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
 )  # fmt: skip
-#: Related by spelling ("adopt", "adoption"): minimum common prefix, and its share of the longer and the shorter word.
-_SHARED_LETTERS, _SHARE, _SHARE_OF_SHORTER = 5, 0.6, 0.8
 
 
 def terms(text: str) -> list[str]:
@@ -206,33 +204,6 @@ def _is_pair(term: str) -> bool:
 def date_terms(day: datetime) -> list[str]:
     """Return the words for a day: its month, year and day of the month."""
     return [stem(_MONTH_NAMES[day.month - 1]), str(day.year), str(day.day)]
-
-
-def kin(term: str, vocabulary: Sequence[str]) -> list[str]:
-    """Return the words of a sorted vocabulary with a spelling close to `term`: "adopt", "adoption".
-
-    The common prefix has at least five letters, three fifths of the longer word and four fifths of the shorter one. In
-    Thai, Lao, Burmese and Khmer, where whole sentences are one word, one word is within the other.
-    """
-    if len(term) > 1 and _RUN_TOGETHER.match(term):
-        words = (word for word in vocabulary if len(word) > 1 and _RUN_TOGETHER.match(word))
-        return [word for word in words if word != term and (term in word or word in term)]
-    if len(term) < _SHARED_LETTERS:
-        return []
-    head = term[:_SHARED_LETTERS]
-    found = []
-    for place in range(bisect_left(vocabulary, head), len(vocabulary)):
-        word = vocabulary[place]
-        if not word.startswith(head):
-            break
-        shared = next(
-            (n for n, (one, other) in enumerate(zip(word, term, strict=False)) if one != other),
-            min(len(word), len(term)),
-        )
-        longer, shorter = max(len(word), len(term)), min(len(word), len(term))
-        if word != term and shared >= _SHARE * longer and shared >= _SHARE_OF_SHORTER * shorter:
-            found.append(word)
-    return found
 
 
 def _spelling_of(token: re.Match[str]) -> str:
@@ -303,6 +274,7 @@ class Query:
         bare: the query without speakers, for the embedder. Names would attract everything that the speakers said.
         asks_the_assistant: it asks what the assistant said, or for a summary of the conversation.
         seeks_advice: it asks for a recommendation, which depends on the user's preferences.
+        is_english: it seems to be in English.
         names_unknown: it is English and has a capitalized word that memory does not contain, such as a stranger's name.
     """
 
@@ -314,6 +286,7 @@ class Query:
     asks_the_assistant: bool
     seeks_advice: bool
     names_unknown: bool = False
+    is_english: bool = True
 
     @classmethod
     def of(
@@ -371,7 +344,7 @@ class Query:
 
         bare = " ".join((_TOKEN.sub(without_speaker, composed) if about or asking else composed).split())
         return cls(
-            terms=tuple(words),
+            terms=tuple(dict.fromkeys(piece for word in words for piece in pieces_of(word))),
             windows=tuple(time.window for time in times),
             about=about,
             bare=bare if terms(bare) else query,
@@ -379,12 +352,22 @@ class Query:
             asks_the_assistant=bool(_ASSISTANT_SAID.search(query) or _SUMMARY.search(query)),
             seeks_advice=bool(_SEEKS_ADVICE.search(query)),
             names_unknown=_names_unknown(timeless, speakers, {*aliases, *named}, is_known),
+            is_english=_is_english(query),
         )
 
-    def alternatives(self, term: str, vocabulary: Sequence[str]) -> list[str]:
-        """Return the words of a sorted vocabulary that are related to a word of the query, without the query's own."""
-        found = {*related(term), *kin(term, vocabulary)}
-        return sorted(found.difference(self.terms))
+    def alternatives(self, term: str, vocabularies: Sequence[Vocabulary]) -> dict[str, float]:
+        """Return the words of memory that are related to a word of the query, with weights, without the query's own.
+
+        The spelling of a word of another language is compared more freely, and less so if memory has the word itself.
+        """
+        found = dict.fromkeys(related(term), RELATED)
+        weight = RELATED if any(term in vocabulary for vocabulary in vocabularies) else 1.0
+        for vocabulary in vocabularies:
+            if self.is_english:
+                found |= dict.fromkeys(kin(term, vocabulary.words), RELATED)
+            else:
+                found |= {word: weight * likeness for word, likeness in vocabulary.alike(term).items()}
+        return {word: weight for word, weight in sorted(found.items()) if word not in self.terms}
 
 
 def _is_of_another(own: OwnName, speakers: Iterable[str]) -> bool:
@@ -392,6 +375,13 @@ def _is_of_another(own: OwnName, speakers: Iterable[str]) -> bool:
     name = set(terms(own.name)) or {own.name}
     others = (speaker for speaker in speakers if speaker not in own.speakers)
     return any(name <= {*terms(speaker), speaker} for speaker in others) or own.is_of_another()
+
+
+def _is_english(query: str) -> bool:
+    """Return whether a quarter of a query's words are common words of English, one of them longer than "a" or "do"."""
+    tokens = [part for token in _TOKEN.findall(plain(query)) for part in parts_of(token.replace("’", "'"))]
+    common = [token for token in tokens if token in STOP_WORDS]
+    return 4 * len(common) >= len(tokens) and any(len(token) > 2 for token in common)
 
 
 def _without_times(query: str, times: Iterable[Named]) -> str:
