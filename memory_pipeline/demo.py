@@ -131,7 +131,7 @@ def _build(settings: Settings, memory: Memory, say: Callable[[str], None]) -> ob
             say(f"   {event.grain:<13} {event.rows:>5,} {what} of {counted(len(event.periods), 'period')}")
         elif isinstance(event, ConsolidationReport):
             changed = sum(day.changed for day in event.nights)
-            say(f"   consolidation {changed:>5,} changes of durable memories in {counted(len(event.nights), 'night')}")
+            say(f"   consolidation {changed:>5,} changes of durable memories in {counted(len(event.nights), 'day')}")
     after = {name: lake.tables.version(spec) for name, spec in TABLES.items() if name != "access_log"}
     unchanged = " Nothing changed: the lake was up to date." if before == after else ""
     say(f"   done in {time.monotonic() - started:.1f} s, without a model or a network.{unchanged}")

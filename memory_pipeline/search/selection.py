@@ -40,7 +40,7 @@ _OF_MEMORIES = ["created_at", "source_type", "editor", MADE_OF]
 #: The whole text of a message that is cut to a passage.
 _MESSAGE = "message"
 #: Characters of a message that is shown whole.
-_SHORT = 250
+_SHORT = 120
 _UTC = ZoneInfo("UTC")
 _DAY = 86_400_000_000  # microseconds
 _ADDED_DATE = re.compile(r" \[\d{4}[^\]]*\]")

@@ -56,7 +56,8 @@ class Searches(NamedTuple):
 
     Attributes:
         memory: returns facts and points, as many as a token budget could hold.
-        graph: returns at most so many graph facts, best first, optionally by the names in the text.
+        graph: returns graph facts, best first, optionally by the names in the text. Those that the text asks for have
+            a strength, others about those whom it names have none.
         durable: returns at most so many durable memories, best first.
         instructions: returns the instructions that apply to any text.
         hot_index: returns the durable memories that fill the rest of the budget.
@@ -70,7 +71,7 @@ class Searches(NamedTuple):
 
 
 #: Shares of the budget, and of the number of items, for what comes before the other items.
-_INSTRUCTIONS, _PERIODS, _FACTS = 0.2, 0.4, 0.2
+_INSTRUCTIONS, _PERIODS, _FACTS, _ABOUT_NAMED = 0.2, 0.4, 0.2, 0.05
 #: Share of the budget for all that is shown with small talk.
 _LITTLE: Final = 0.2
 
@@ -167,7 +168,12 @@ def select(
     graph = list(found.get("graph", ()))
     said = [item for part in (facts, points) for item in part[: max(several, most)]]
     others = settled(fitting(said, found.get("durable", ()), settings.minimum_score))
-    first = [*_within(periods, _PERIODS, max_tokens, most), *_within(graph, _FACTS, max_tokens, most)]
+    asked_for, about_named = ([item for item in graph if bool(item.strength) is one] for one in (True, False))
+    first = [
+        *_within(periods, _PERIODS, max_tokens, most),
+        *_within(asked_for, _FACTS, max_tokens, most),
+        *_within(about_named, _ABOUT_NAMED, max_tokens, most),
+    ]
     items = distinct([*first, *by_worth(distinct(others)), *graph])
     return Selection(items, frozenset(item.id for item in periods)), without_names | troubles
 

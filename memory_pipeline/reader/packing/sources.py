@@ -8,7 +8,7 @@ from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from memory_pipeline.domain.text.ranking import terms
+from memory_pipeline.domain.text.ranking import related, terms
 from memory_pipeline.domain.text.recalled_text import LINE
 from memory_pipeline.errors import AccessDeniedError
 from memory_pipeline.graph.graph import NamedEntities
@@ -79,6 +79,7 @@ class MemorySources:
             _log.warning("nobody is found by name: %s", error)
         subject = subject_of(text)
         words = frozenset(terms(subject))
+        topic = words.union(*map(related, words))
         # The user has many facts: those that share no word with the prompt would be noise.
         asks_for_own = bool(mentions.own) and is_generic(words.difference(*map(terms, own)))
         asked = " ".join([subject, *(mentions.own if asks_for_own else mentions.related)])
@@ -98,6 +99,9 @@ class MemorySources:
             budget = max(tokens, _LEAST_SEARCHED)
             return candidates(self._searcher, asked, budget, request.where, request.exclude, rules(), now=request.at)
 
+        def is_on_topic(one: GraphFact) -> bool:
+            return not topic.isdisjoint(terms(f"{one.label.replace('_', ' ')} {one.target}"))
+
         def facts(limit: int, names: list[str] | None) -> list[Recalled]:
             limit += len(request.exclude)
             named = self._graph.mentions(text, own) if mentions is nobody else mentions
@@ -105,15 +109,17 @@ class MemorySources:
             def around(names: list[str]) -> list[GraphFact]:
                 return self._graph.around(names, asked, limit, hops=hops, now=request.at, at=request.as_of)
 
-            about_own = [
-                one
-                for one in around(named.own)
-                if asks_for_own or words.intersection(terms(f"{one.label.replace('_', ' ')} {one.target}"))
+            about_named = around(list(named.named if names is None else names))
+            asks_for_named = is_generic(words.difference(*map(terms, named.named)))
+            asked_for = [
+                *(one for one in about_named if asks_for_named or is_on_topic(one)),
+                *around(named.related),
+                *(one for one in around(named.own) if asks_for_own or is_on_topic(one)),
             ]
-            others = around([*(named.named if names is None else names), *named.related])
+            asked_ids = {one.id for one in asked_for}
             return [
-                graph_item(one)
-                for one in {one.id: one for one in (*others, *about_own)}.values()
+                graph_item(one, strength=float(one.id in asked_ids))
+                for one in {one.id: one for one in (*asked_for, *about_named)}.values()
                 if one.id not in request.exclude and not rules().hides_fact(one) and passes(one, request.where)
             ]
 
