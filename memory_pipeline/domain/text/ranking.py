@@ -378,10 +378,14 @@ def _is_of_another(own: OwnName, speakers: Iterable[str]) -> bool:
 
 
 def _is_english(query: str) -> bool:
-    """Return whether a quarter of a query's words are common words of English, one of them longer than "a" or "do"."""
+    """Return whether more than a fifth of a query's words are common in English, one of them longer than "do".
+
+    One or two words without accents are taken for English.
+    """
     tokens = [part for token in _TOKEN.findall(plain(query)) for part in parts_of(token.replace("’", "'"))]
     common = [token for token in tokens if token in STOP_WORDS]
-    return 4 * len(common) >= len(tokens) and any(len(token) > 2 for token in common)
+    is_common = 5 * len(common) > len(tokens) and any(len(token) > 2 for token in common)
+    return is_common or (len(tokens) < 3 and query.isascii())
 
 
 def _without_times(query: str, times: Iterable[Named]) -> str:

@@ -390,7 +390,9 @@ def test_spelling_is_compared_more_freely_in_other_languages() -> None:
     assert Query.of("mikä talo", []).alternatives("talo", stored) == pytest.approx({"talossa": RELATED * 8 / 11})
 
 
-@pytest.mark.parametrize("query", ["When do I see the dentist?", "Where's my café?", "have we met"])
+@pytest.mark.parametrize(
+    "query", ["When do I see the dentist?", "Where's my café?", "have we met", "Porto", "green tea"]
+)
 def test_english_is_recognized(query: str) -> None:
     assert Query.of(query, []).is_english
 
