@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 _VOCABULARY: Final = Vocabulary()
 _OPENERS: Final = (
     r"(?:(?:and|but|so|also|then|ok|okay|well|now|oh|yes|no|please|hey|hi|one more thing|by the way|important|reminder)"
-    r"\b[,:]? |(?-i:[A-Z])\w{1,30}, )*"
+    r"\b[,:]? |(?-i:[A-Z])\w{1,30}, |(?:(?:an?|one|another|my|our|the|last|first|second|final|more|small|quick|simple"
+    r"|golden|general|important) ){0,3}(?:rules?|requests?|notes?|things?|preferences?|instructions?"
+    r"|wish(?:es)?)(?: for you| number)?(?: one| two| three| \d)?: )*"
 )
 _ON: Final = (
     r"(?:from (?:now|today|here) on(?:wards?)?|going forward|in (?:the )?future|henceforth|at all times|by default"

@@ -22,6 +22,8 @@ KEPT: dict[MemoryKind, list[str]] = {
     MemoryKind.INSTRUCTION: [
         "Always quote prices with tax.",
         "Please always answer in German.",
+        "One rule: always answer in British English.",
+        "My request for you: never call me before noon.",
         "Answer in German.",
         "Never suggest recipes with pork.",
         "From now on, send the report on Mondays.",
@@ -105,6 +107,8 @@ PASSING = [
     "Add two croissants to the order.",
     "Don't call him again until Monday.",
     "He told me to always pay cash.",
+    "Tom's rule: always confirm prices.",
+    "The sign says: never open the door.",
     "That must be nice.",
     "It must have been hard.",
     "You must be tired.",
