@@ -125,7 +125,7 @@ def test_a_person_narrows_a_search(tools: MemoryTools) -> None:
 def test_a_summary_keeps_its_lines(tools: MemoryTools) -> None:
     text = tools.call("search_memory", {"grain": "daily"})
     assert "[2024-01-15] daily summary of 2024-01-15 (daily:2024-01-15:" in text
-    assert "Anna: I like tea.\n⁍   2024-01-15 Anna: My sister Maria works at Bosch.\n" in text
+    assert "Anna: I moved to Porto with Bruno.\n⁍   2024-01-15 Anna: I like tea. I hate coffee. My sister" in text
 
 
 def test_recall_answers_from_all_grains(tools: MemoryTools) -> None:

@@ -190,7 +190,7 @@ def test_summaries_are_listed_as_resources_by_date(reading: Connection) -> None:
         text = reading.read(uri)
         assert text.startswith("<recalled-memory ")
         assert without_recalled(text) == ""
-    assert "2024-01-15 Anna: My sister Maria works at Bosch." in reading.read("memory://summaries/weekly/2024-W3")
+    assert "My sister Maria works at Bosch." in reading.read("memory://summaries/weekly/2024-W3")
 
 
 # Answers

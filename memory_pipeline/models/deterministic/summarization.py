@@ -30,8 +30,6 @@ from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.models.deterministic.language import lexicon
-from memory_pipeline.models.deterministic.language.grammar import Sentence, has_verb
-from memory_pipeline.models.deterministic.memory_rules import stands_alone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +61,7 @@ _BLOCK: Final = 1000
 _CONCRETE: Final = 8
 #: Smallest cost of a point: a fragment is unclear without its context.
 _FRAGMENT: Final = 50
-#: Least importance of a point; below it, only the most important text of a period is chosen, if there is no other.
+#: Least importance of a point; below it, only the text with the most content is chosen, if there is no other.
 #: Months and longer periods hold what still matters then.
 _LEAST: Final = MappingProxyType({Grain.DAILY: 0.5, Grain.WEEKLY: 0.5})
 _LEAST_LATER: Final = 0.55
@@ -77,7 +75,6 @@ _MILESTONE: Final = 0.8
 _NUMBER = re.compile(
     r"[0-9]+(?:[.,:][0-9]+)*|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|twice)\b"
 )
-_NAME = re.compile(r"(?<=\s)[A-Z]\w+")
 _LABEL = re.compile(r"\[([0-9]{4}[-/0-9W]*)\]")
 _PHATIC = frozenset(map(stem, lexicon.PHATIC))
 _NUMBER_WORDS = frozenset(map(stem, word_set("two three four five six seven eight nine ten eleven twelve")))
@@ -87,10 +84,10 @@ _NEGATION = re.compile(r"n['’]t\b|\b(?:no|not|never|none|nobody|nothing|withou
 class ExtractiveSummarizer:
     """Choose the most informative texts, verbatim; a :class:`memory_pipeline.domain.summaries.Summarizer`.
 
-    On a day, a sentence is joined with the next one of its message if either is not understood alone. Texts with an
-    importance below 0.5 (of months and longer periods 0.55) are left out; if all are, the most important one is the
-    summary. Duplicates are merged into the oldest one, which then cites all sources. If the rest fits the budget, it is
-    the summary. Otherwise texts are chosen one by one, each time the one with the largest gain that still fits:
+    On a day, consecutive sentences of a message are joined, up to 320 characters. Texts with an importance below 0.5
+    (of months and longer periods 0.55) are left out; if all are, the one with the most content is the summary.
+    Duplicates are merged into the oldest one, which then cites all sources. If the rest fits the budget, it is the
+    summary. Otherwise texts are chosen one by one, each time the one with the largest gain that still fits:
 
         importance² · worth / characters
 
@@ -158,7 +155,7 @@ class ExtractiveSummarizer:
         own = f"{period.grain}:{period}:"
         least = _LEAST.get(period.grain, _LEAST_LATER)
         worthy = [one for one in points if one.importance >= least or one.source_ids[0].startswith(own)]
-        points = worthy or sorted(points, key=lambda one: (one.sentence.endswith("?"), -one.importance))[:1]
+        points = worthy or sorted(points, key=lambda one: (one.sentence.endswith("?"), -_content(one)))[:1]
         if not points:
             return ()
         if len(points) > _MOST:
@@ -189,21 +186,18 @@ def _point(item: Material) -> KeyPoint:
 
 
 def _joined(material: Sequence[Material]) -> list[KeyPoint]:
-    """Return a point for each sentence, or for one and the next of its message if either is not understood alone."""
+    """Return a point for each run of sentences of a message, as far as they are short."""
     points: list[KeyPoint] = []
     last: Material | None = None
     for item in material:
         speaker, _, said = item.text.partition(": ")
-        if last is not None and (last.event_at, last.position + 1) == (item.event_at, item.position):
-            before = points[-1].sentence
-            told = before.removeprefix(f"{speaker}: ")
-            is_short = before != told and len(before) + len(said) <= _LONGEST_JOINED
-            if is_short and not (stands_alone(said) and has_verb(Sentence.of(_NAME.sub("", told)).parts)):
-                text = f"{before}{'' if before[-1] in '.!?…' else '.'} {said}"
-                points[-1] = replace(_merged(points[-1], _point(item)), sentence=text)
-                last = item
-                continue
-        points.append(_point(item))
+        before = points[-1].sentence if points else ""
+        follows = last is not None and (last.event_at, last.position + 1) == (item.event_at, item.position)
+        if follows and before.startswith(f"{speaker}: ") and len(before) + len(said) <= _LONGEST_JOINED:
+            text = f"{before}{'' if before[-1] in '.!?…。！？' else '.'} {said}"
+            points[-1] = replace(_merged(points[-1], _point(item)), sentence=text)
+        else:
+            points.append(_point(item))
         last = item
     return points
 
@@ -277,6 +271,10 @@ def _chosen(points: Sequence[KeyPoint], budget: int) -> list[int]:
             budget -= _cost(points[place])
             seen.update(things[place].keys())
     return chosen
+
+
+def _content(point: KeyPoint) -> float:
+    return point.importance * sum(_things(point).values())
 
 
 #: An item of content: its sort (day, word, date or name) and its value.

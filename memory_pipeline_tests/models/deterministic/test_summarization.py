@@ -147,26 +147,27 @@ def test_a_long_text_is_trimmed_but_never_lost(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "is_joined"),
+    ("second", "place", "is_joined"),
     [
-        ("I went to a fair in Porto.", "It was loud.", True),
-        ("A letter from the Gilded Loaf jury!", "The seeded rye of Elise is shortlisted.", True),
-        ("I went to a fair in Porto.", "My brother Ruben lives in Ghent.", False),
+        ("Anna: It was loud.", 2, True),
+        ("Anna: My brother Ruben sold his honey there.", 2, True),
+        ("Anna: It was loud.", 3, False),
+        ("Ruben: It was loud.", 2, False),
+        ("Anna: " + "It was very loud there. " * 13, 2, False),
     ],
 )
-def test_a_sentence_brings_the_next_one_if_either_is_not_understood_alone(
-    first: str, second: str, is_joined: bool
-) -> None:
-    items = [material(f"Anna: {first}", number=1), material(f"Anna: {second}", number=2, importance=0.2)]
-    points = SUMMARIZER.points_of(Period.parse("daily", "2024-01-15"), items)
-    assert [point.sentence for point in points] == [f"Anna: {first}{f' {second}' if is_joined else ''}"]
-    assert points[0].source_ids == (("fact:00001", "fact:00002") if is_joined else ("fact:00001",))
+def test_consecutive_sentences_of_a_message_are_one_point(second: str, place: int, is_joined: bool) -> None:
+    first = "Anna: I went to a fair in Porto."
+    items = [material(first, number=1), material(second, number=place, importance=0.2)]
+    (point,) = SUMMARIZER.points_of(Period.parse("daily", "2024-01-15"), items)
+    assert point.sentence == (f"{first} {second.removeprefix('Anna: ')}" if is_joined else first)
+    assert point.source_ids == tuple(item.id for item in items[: 1 + is_joined])
     other = replace(items[1], event_at=START + timedelta(minutes=1))
     assert len(SUMMARIZER.points_of(Period.parse("daily", "2024-01-15"), [items[0], other])[0].source_ids) == 1
 
 
 def test_longer_periods_have_a_higher_bar_than_days() -> None:
-    items = [material("Anna: I married Ruben.", number=1, importance=0.6), material("Anna: I swam.", number=2)]
+    items = [material("Anna: I married Ruben.", number=1, importance=0.6), material("Anna: I swam.", number=3)]
     lines = {
         grain: [point.sentence for point in SUMMARIZER.points_of(Period.containing(grain, START.date()), items)]
         for grain in SUMMARY_GRAINS
