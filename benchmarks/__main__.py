@@ -64,9 +64,11 @@ def main() -> None:
         nargs="+",
         default=[],
         metavar="NAME=FILE,…",
-        help="labelled sets for retrieval: LoCoMo's .json, or .jsonl as `memory-pipeline eval jsonl` takes it",
+        help="labelled sets for retrieval: LoCoMo's .json, or .jsonl as `memory-pipeline eval jsonl` takes it; "
+        "NAME=FOLDER is one set, FOLDER alone a set for each file",
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="a workspaces.yaml for retrieval: other models")
+    parser.add_argument("--prompts", action="store_true", help="retrieval also measures what goes into prompts")
     parser.add_argument("--fit", action="store_true", help="retrieval also fits the weights, leaving one set out")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in NAMES]:
@@ -99,7 +101,12 @@ def _options(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     if name == "survival":
         return {"files": arguments.locomo}
     if name == "retrieval":
-        return {"sets": arguments.sets, "configuration": arguments.config, "fit": arguments.fit}
+        return {
+            "sets": arguments.sets,
+            "configuration": arguments.config,
+            "prompts": arguments.prompts,
+            "fit": arguments.fit,
+        }
     return {}
 
 

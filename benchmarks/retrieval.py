@@ -1,24 +1,31 @@
 """Retrieval quality on labelled sets, against simple baselines on the same messages.
 
 The sets are not part of the project. Pass the files of each: LoCoMo's (``.json``), or those of
-``memory-pipeline eval jsonl`` (``.jsonl``)::
+``memory-pipeline eval jsonl`` (``.jsonl``). A folder stands for all its files: as one set after a name, or one set for
+each file without a name::
 
-    python -m benchmarks retrieval --sets locomo=conv-26.json,conv-30.json beam=beam.jsonl
+    python -m benchmarks retrieval --sets locomo=conv-26.json,conv-30.json chat=folder/of/one/set folder/of/sets
 
-Each set goes through the whole pipeline into a separate lake, and each question through the reader. The baselines rank
-whole messages, with their speakers, by
+Each set goes through the whole pipeline into a separate lake, and each question through the reader. The table has the
+share of questions with any evidence among the first ten messages: ours, and that of baselines that rank whole messages
+(those before the time of the question), with their speakers, by
 
 - *BM25*: words in lower case, k1 1.2 and b 0.75;
-- *TF-IDF*: cosine of character 3- to 5-grams of words with their boundaries;
-- *RRF*: reciprocal rank fusion of both (Cormack et al. 2009, k 60).
+- *BM25, stems*: the same with the words of our index: stems without stop words, pairs of characters in Chinese;
+- *TF-IDF*: cosine of character 3- to 5-grams of words with their boundaries; in Chinese, 1- to 3-grams;
+- *RRF*: reciprocal rank fusion of BM25 and TF-IDF (Cormack et al. 2009, k 60);
+- *z-sum*: sum of the scores of BM25 and TF-IDF, each in standard deviations from its mean.
 
-A second table has the share of questions with any evidence in budgets of 100 to 4,000 tokens, by the call that fills
-the budget: ``search_memory`` (its hits in order, until one does not fit), ``recall``, ``inject_knowledge`` with 50
-items, and ``context``. A third one has the share of questions that get nothing (:mod:`benchmarks.unrelated`).
+We are *first* if we are not behind the best baseline by more than one standard error.
 
-Shares of questions have a standard error. ``--config`` names a workspaces.yaml, for another embedder. ``--fit`` fits
-the weights of the ranking to all sets but one, for each set in turn: a softmax regression over the signals of the first
-100 hits. It prints the result on the set that was left out, and the weights fitted to all sets.
+``--prompts`` adds what goes into a prompt: the share of questions with any evidence in budgets of 100 to 4,000 tokens,
+by the call that fills the budget (``search_memory``, its hits in order until one does not fit; ``recall``;
+``inject_knowledge`` with 50 items; ``context``), and the share of questions that get nothing
+(:mod:`benchmarks.unrelated`).
+
+``--config`` names a workspaces.yaml, for another embedder. ``--fit`` fits the weights of the ranking to all sets but
+one, for each set in turn: a softmax regression over the signals of the first 100 hits. It prints the result on the set
+that was left out, and the weights fitted to all sets.
 """
 
 from __future__ import annotations
@@ -29,8 +36,9 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -39,7 +47,7 @@ from benchmarks.unrelated import unrelated_table
 from memory_pipeline.client.memory import Memory
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.text.ranking import Weights, weights_for
+from memory_pipeline.domain.text.ranking import Weights, terms, weights_for
 from memory_pipeline.evaluation.formats import read_jsonl_set, read_locomo_set
 from memory_pipeline.evaluation.harness import evaluate, turns_of, within
 from memory_pipeline.evaluation.labels import ADVERSARIAL
@@ -58,28 +66,24 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.scopes import Scope
-    from memory_pipeline.evaluation.labels import JudgedQuestion, LabelledSet
+    from memory_pipeline.evaluation.harness import QuestionResult
+    from memory_pipeline.evaluation.labels import LabelledSet
     from memory_pipeline.reader.packing.items import InjectedContext
+
+    _Postings = dict[str, tuple[NDArray[np.intp], NDArray[np.float64]]]
 
 _OURS: Final = "memory-pipeline"
 _DEPTH: Final = 10
-_TOKENS: Final = 1_000
 _BUDGETS: Final = (100, 300, 1_000, 4_000)
 _ALL_DAYS: Final = 36_500
 _K1, _B = 1.2, 0.75
 _FUSION: Final = 60
 _WORD: Final = re.compile(r"\w+")
 _GRAMS: Final = (3, 4, 5)
+#: Of words in scripts without blanks, which are whole sentences.
+_UNSPACED_GRAMS: Final = (1, 2, 3)
 #: The fit: number of hits per question, steps, and the penalty for distance from the old weights.
 _FITTED, _STEPS, _PULL = 100, 400, 1e-3
-
-
-class Asked(NamedTuple):
-    """The result of a question: whether any evidence is in the first ten messages, and within the token budget."""
-
-    category: str
-    in_ten: bool
-    in_budget: bool
 
 
 class Baselines:
@@ -87,52 +91,55 @@ class Baselines:
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.ids = [message.id for message in messages]
+        self._times = np.array([message.sent_at.timestamp() for message in messages])
         texts = [f"{message.speaker}: {message.content}" for message in messages]
-        self.tokens = [
-            count_tokens(f"[{message.sent_at.date()}] {text}") for message, text in zip(messages, texts, strict=True)
-        ]
-        words = [Counter(_WORD.findall(text.lower())) for text in texts]
-        mean = sum(map(Counter.total, words)) / len(words) or 1.0
-        damped = [_K1 * (1 - _B + _B * each.total() / mean) for each in words]
-        self._words = _postings(words, lambda times, place: times * (_K1 + 1) / (times + damped[place]))
+        self._words = _bm25([_WORD.findall(text.lower()) for text in texts])
+        self._stems = _bm25([terms(text) for text in texts])
         grams = [_grams(text) for text in texts]
         holding = Counter(gram for each in grams for gram in each)
-        rarity = {gram: _rarity(count, len(texts)) for gram, count in holding.items()}
-        norms = [math.sqrt(sum((times * rarity[gram]) ** 2 for gram, times in each.items())) or 1.0 for each in grams]
+        self._rarity = {gram: _rarity(count, len(texts)) for gram, count in holding.items()}
+        norms = [
+            math.sqrt(sum((times * self._rarity[gram]) ** 2 for gram, times in each.items())) or 1.0 for each in grams
+        ]
         self._grams = _postings(grams, lambda times, place: times / norms[place])
-        self._rarity = rarity
 
-    def ranked(self, question: str) -> Mapping[str, NDArray[np.intp]]:
-        """Return the indices of all messages, best first, by baseline."""
-        bm25, tfidf = np.zeros(len(self.ids)), np.zeros(len(self.ids))
-        for word in dict.fromkeys(_WORD.findall(question.lower())):
-            places, values = self._words.get(word, _NONE)
-            bm25[places] += values * _rarity(len(places), len(self.ids))
+    def first(self, question: str, now: datetime | None) -> Mapping[str, set[str]]:
+        """Return the ids of the first ten messages by each baseline."""
+        bm25 = self._sums(self._words, _WORD.findall(question.lower()))
+        tfidf = np.zeros(len(self.ids))
         for gram, times in _grams(question).items():
             places, values = self._grams.get(gram, _NONE)
             tfidf[places] += values * times * self._rarity.get(gram, 0.0) ** 2
-        by_words, by_grams = (np.argsort(-scores, kind="stable") for scores in (bm25, tfidf))
-        fused = sum(1 / (_FUSION + 1 + np.argsort(order)) for order in (by_words, by_grams))
-        return {"BM25": by_words, "TF-IDF": by_grams, "RRF of both": np.argsort(-fused, kind="stable")}
+        scores = {
+            "BM25": bm25,
+            "BM25, stems": self._sums(self._stems, terms(question)),
+            "TF-IDF": tfidf,
+            "RRF": sum(1 / (_FUSION + 1 + np.argsort(np.argsort(-each, kind="stable"))) for each in (bm25, tfidf)),
+            "z-sum": sum((each - each.mean()) / (each.std() or 1.0) for each in (bm25, tfidf)),
+        }
+        is_later = self._times > (math.inf if now is None else now.timestamp())
+        first = {name: np.argsort(-each + 1e9 * is_later, kind="stable")[:_DEPTH] for name, each in scores.items()}
+        return {name: {self.ids[place] for place in places if not is_later[place]} for name, places in first.items()}
 
-    def asked(self, judged: JudgedQuestion, order: NDArray[np.intp]) -> Asked:
-        """Return the result of a ranking for a question."""
-        in_budget, left = set[str](), _TOKENS
-        for place in order:
-            left -= self.tokens[place]
-            if left < 0:
-                break
-            in_budget.add(self.ids[place])
-        in_ten = {self.ids[place] for place in order[:_DEPTH]}
-        return Asked(judged.question.category, bool(in_ten & judged.relevant), bool(in_budget & judged.relevant))
+    def _sums(self, postings: _Postings, words: Iterable[str]) -> NDArray[np.float64]:
+        found = np.zeros(len(self.ids))
+        for word in dict.fromkeys(words):
+            places, values = postings.get(word, _NONE)
+            found[places] += values * _rarity(len(places), len(self.ids))
+        return found
 
 
 _NONE: Final = (np.zeros(0, np.intp), np.zeros(0))
 
 
-def _postings(
-    documents: Sequence[Counter[str]], worth: Callable[[int, int], float]
-) -> dict[str, tuple[NDArray[np.intp], NDArray[np.float64]]]:
+def _bm25(texts: Sequence[Sequence[str]]) -> _Postings:
+    words = list(map(Counter, texts))
+    mean = sum(map(len, texts)) / len(texts) or 1.0
+    damped = [_K1 * (1 - _B + _B * len(text) / mean) for text in texts]
+    return _postings(words, lambda times, place: times * (_K1 + 1) / (times + damped[place]))
+
+
+def _postings(documents: Sequence[Counter[str]], worth: Callable[[int, int], float]) -> _Postings:
     found: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
     for place, counts in enumerate(documents):
         for term, times in counts.items():
@@ -147,7 +154,7 @@ def _grams(text: str) -> Counter[str]:
     counts: Counter[str] = Counter()
     for word in text.lower().split():
         padded = f" {word} "
-        for length in _GRAMS:
+        for length in _UNSPACED_GRAMS if any("\u2e80" <= each <= "\uffdc" for each in word) else _GRAMS:
             counts.update(padded[place : place + length] for place in range(max(len(padded) - length + 1, 1)))
     return counts
 
@@ -156,96 +163,91 @@ def _rarity(holding: int, total: int) -> float:
     return math.log(1 + (total - holding + 0.5) / (holding + 0.5))
 
 
-def run(folder: Path, *, quick: bool, sets: Sequence[str], configuration: Path | None, fit: bool) -> list[Table]:
-    """Measure all sets and return one table, and one of the fitted weights.
+def run(
+    folder: Path, *, quick: bool, sets: Sequence[str], configuration: Path | None, prompts: bool, fit: bool
+) -> list[Table]:
+    """Measure all sets and return one table, and those of what goes into prompts and of the fitted weights.
 
     Args:
         folder: for the lakes.
         quick: ask a tenth of the questions.
-        sets: ``NAME=FILE,FILE…`` each.
+        sets: ``NAME=PATH,PATH…`` or a folder each.
         configuration: a workspaces.yaml for the lakes; None for the default models.
+        prompts: measure what goes into prompts.
         fit: fit the weights, leaving out one set at a time.
     """
-    if fit and len(sets) < 2:  # one set to fit, and one to leave out
+    files = dict(chain.from_iterable(map(_files, sets)))
+    if fit and len(files) < 2:  # one set to fit, and one to leave out
         raise SystemExit("--fit leaves one set out at a time; name two sets or more")
-    asked: dict[str, dict[str, list[Asked]]] = {}
+    rows: list[dict[str, Cell]] = []
     signals: dict[str, list[_Signals]] = {}
     filled: list[dict[str, Cell]] = []
     lakes: dict[str, tuple[LabelledSet, Settings]] = {}
-    for each in sets:
-        name, labels = _labels(each)
+    for name, paths in files.items():
+        labels = read_locomo_set(paths) if paths[0].suffix == ".json" else read_jsonl_set(paths)
         if quick:
             labels = replace(labels, questions=labels.questions[::10])
         settings = replace(Settings.from_environment(), root=str(folder / name), has_dagster_home=False)
         progress(f"{name}: {len(labels.messages):,} messages, {len(labels.questions):,} questions")
-        evaluation = evaluate(labels, settings, tokens=_TOKENS, configuration=configuration, say=progress)
-        ours = [
-            Asked(
-                outcome.judged.question.category,
-                not outcome.judged.relevant.isdisjoint(outcome.ranking.turns[:_DEPTH]),
-                not outcome.judged.relevant.isdisjoint(outcome.ranking.within_budget),
-            )
-            for outcome in evaluation.outcomes
-            if outcome.judged.question.category != ADVERSARIAL
-        ]
-        asked[name] = {_OURS: ours, **_baselines(labels)}
-        filled += budget_rows(name, labels, settings)
+        evaluation = evaluate(labels, settings, configuration=configuration, say=progress)
+        rows += _rows(name, evaluation.outcomes, _baselines(labels))
         lakes[name] = labels, settings
+        filled += budget_rows(name, labels, settings) if prompts else []
         if fit:
             signals[name] = list(_signals(labels, settings))
-    note = "questions with any evidence in a budget of tokens, by the call that fills it; ± one standard error"
-    tables = [_table(asked), Table("budgets", note, filled), unrelated_table(lakes)]
-    if fit:
-        tables.append(_fitted(signals))
-    return tables
+    note = f"questions with any evidence in the first {_DEPTH} messages; ± one standard error; * first of all"
+    tables = [Table("retrieval", note, rows)]
+    if prompts:
+        note = "questions with any evidence in a budget of tokens, by the call that fills it; ± one standard error"
+        tables += [Table("budgets", note, filled), unrelated_table(lakes)]
+    return [*tables, _fitted(signals)] if fit else tables
 
 
-def _labels(text: str) -> tuple[str, LabelledSet]:
-    name, equals, files = text.partition("=")
-    if not equals or not files:
-        raise SystemExit(f"--sets {text!r} is not accepted; expected NAME=FILE or NAME=FILE,FILE")
-    paths = [Path(file) for file in files.split(",")]
-    return name, read_locomo_set(paths) if paths[0].suffix == ".json" else read_jsonl_set(paths)
+def _files(text: str) -> Iterable[tuple[str, list[Path]]]:
+    """Yield the names and the files of the sets that an argument names."""
+    name, equals, listed = text.partition("=")
+    paths = [Path(each) for each in (listed if equals else text).split(",")]
+    files = [file for path in paths for file in (sorted(path.glob("*.json*")) if path.is_dir() else [path])]
+    if not files or (not equals and not paths[0].is_dir()):
+        raise SystemExit(f"--sets {text!r} is not accepted; expected NAME=FILE, NAME=FILE,FILE or a folder with files")
+    yield from [(name, files)] if equals else [(file.stem, [file]) for file in files]
 
 
-def _baselines(labels: LabelledSet) -> dict[str, list[Asked]]:
+def _baselines(labels: LabelledSet) -> list[dict[str, bool]]:
+    """Return for each question whether the first messages by each baseline have evidence."""
     messages: defaultdict[Scope, list[Message]] = defaultdict(list)
     for message in labels.messages.values():
         messages[message.scope].append(message)
-    questions: defaultdict[Scope, list[JudgedQuestion]] = defaultdict(list)
-    for judged in labels.questions:
-        if judged.question.category != ADVERSARIAL:
-            questions[judged.question.scope].append(judged)
-    found: defaultdict[str, list[Asked]] = defaultdict(list)
-    for scope, each in questions.items():
-        baselines = Baselines(messages[scope])
-        for judged in each:
-            for name, order in baselines.ranked(judged.question.text).items():
-                found[name].append(baselines.asked(judged, order))
-    return dict(found)
+    ranked = {scope: Baselines(messages[scope]) for scope in {one.question.scope for one in labels.questions}}
+    return [
+        {name: not one.relevant.isdisjoint(found) for name, found in first.items()}
+        for one in labels.questions
+        for first in [ranked[one.question.scope].first(one.question.text, one.question.now)]
+    ]
 
 
-def _table(asked: Mapping[str, Mapping[str, Sequence[Asked]]]) -> Table:
-    rows: list[dict[str, Cell]] = []
-    for name, systems in asked.items():
-        groups = dict(systems)
-        categories = sorted({one.category for one in systems[_OURS]})
-        for category in categories if len(categories) > 1 else ():
-            groups[f"{_OURS}: {category}"] = [one for one in systems[_OURS] if one.category == category]
-        rows += [
-            {
-                "set": name,
-                "system": system,
-                "questions": len(found),
-                f"any@{_DEPTH}": _share(one.in_ten for one in found),
-                f"any in {_TOKENS:,} tokens": _share(one.in_budget for one in found),
-            }
-            for system, found in groups.items()
-        ]
-    note = (
-        f"questions with any evidence in the first {_DEPTH} messages, and in {_TOKENS:,} tokens; ± one standard error"
-    )
-    return Table("retrieval", note, rows)
+def _rows(
+    name: str, outcomes: Sequence[QuestionResult], baselines: Sequence[Mapping[str, bool]]
+) -> Iterable[dict[str, Cell]]:
+    """Yield a row for a set, and one for each of its categories."""
+    groups: defaultdict[str, list[dict[str, bool]]] = defaultdict(list)
+    for outcome, found in zip(outcomes, baselines, strict=True):
+        category = outcome.judged.question.category
+        if category != ADVERSARIAL:
+            is_found = not outcome.judged.relevant.isdisjoint(outcome.ranking.turns[:_DEPTH])
+            groups[category].append({_OURS: is_found, **found})
+    categories = {f"  {category}": groups[category] for category in sorted(groups)} if len(groups) > 1 else {}
+    for group, answers in {name: list(chain.from_iterable(groups.values())), **categories}.items():
+        shares = {system: sum(one[system] for one in answers) / len(answers) for system in answers[0]}
+        ours, best = shares.pop(_OURS), max(shares.values())
+        error = math.sqrt(ours * (1 - ours) / len(answers))
+        yield {
+            "set": group,
+            "questions": len(answers),
+            _OURS: f"{ours:.3f} ± {error:.3f}",
+            "first": "*" if ours >= best - error else "",
+            **{system: f"{share:.3f}" for system, share in shares.items()},
+        }
 
 
 def _share(hits: Iterable[bool]) -> str:

@@ -233,10 +233,11 @@ def _turns(evidence: object) -> tuple[Citation, ...]:
 
 
 def question_of(record: Mapping[str, Any], where: str) -> LabelledQuestion:
-    """Return the question of a record. Raise InputError if it is invalid."""
+    """Return the question of a record, asked at `now`, or `until` in other sets. Raise InputError if it is invalid."""
     evidence = record.get("evidence")
     if not isinstance(evidence, list):
         raise InputError(f"evidence must be a list of message ids, not {shown(evidence)}")
+    now = record.get("now", record.get("until"))
     return LabelledQuestion(
         where=where,
         scope=Scope(record.get("workspace_id"), record.get("agent_id")),  # type: ignore[arg-type]  # Scope checks
@@ -244,7 +245,7 @@ def question_of(record: Mapping[str, Any], where: str) -> LabelledQuestion:
         evidence=tuple(dict.fromkeys(_citation(each) for each in evidence)),
         category=category_of(record.get("category")),
         answer=_answer(record),
-        now=None if record.get("now") is None else timestamp_of("now", record["now"]),
+        now=None if now is None else timestamp_of("now", now),
     )
 
 

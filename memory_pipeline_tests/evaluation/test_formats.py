@@ -183,8 +183,9 @@ def test_messages_of_another_agent_are_no_evidence(tmp_path: Path) -> None:
 
 
 def test_a_question_may_have_a_time(tmp_path: Path) -> None:
-    [judged] = jsonl(tmp_path, C1, ask("m1", now="2024-02-01T01:00:00+01:00")).questions
-    assert judged.question.now == datetime(2024, 2, 1, tzinfo=UTC)
+    for name in ("now", "until"):
+        [judged] = jsonl(tmp_path, C1, ask("m1", **{name: "2024-02-01T01:00:00+01:00"})).questions
+        assert judged.question.now == datetime(2024, 2, 1, tzinfo=UTC)
 
 
 def test_a_message_that_is_refused_is_set_aside(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.domain.text.spelling import kin, pieces_of
+from memory_pipeline.domain.text.topic import topic_of
 from memory_pipeline.domain.text.words import STOP_WORDS, parts_of, plain, stem
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ class Weights:
     """The weights of all signals; the only place where ranking is tuned.
 
     Fitted by softmax regression to the questions of three data sets (conversations between people, real chats,
-    conversations with an assistant), then rounded. docs/decisions/0008 has the figures, also with each set left out.
+    conversations with an assistant), then rounded; `replies` and `instructs` were then halved, which loses more than a
+    standard error on none of nine sets. docs/decisions/0008 and 0030 have the figures, also with each set left out.
 
     Attributes:
         coverage: share of the query's words, weighted by rarity, in the memory or its neighbours in the conversation; 0
@@ -113,8 +115,8 @@ class Weights:
     speaker: float = 1.2
     importance: float = 2.6
     answers: float = 5.5
-    replies: float = -4.9
-    instructs: float = 1.9
+    replies: float = -2.5
+    instructs: float = 0.95
     prefers: float = 2.7
     counted: float = 1.5
     repeats: float = -0.15
@@ -269,7 +271,8 @@ class Query:
     """An analyzed query.
 
     Attributes:
-        terms: unique words in order, without those that name a time.
+        terms: unique words in order, without those that name a time, that only ask, or that are about the conversation
+            itself (:mod:`memory_pipeline.domain.text.topic`).
         windows, about: the times and the speakers that it names, in order.
         bare: the query without speakers, for the embedder. Names would attract everything that the speakers said.
         asks_the_assistant: it asks what the assistant said, or for a summary of the conversation.
@@ -315,7 +318,7 @@ class Query:
         else:
             asking = set(terms(own.name))
             aliases = {word: name for word, name in aliases.items() if word not in asking}
-        words = list(dict.fromkeys(aliases.get(word, word) for word in terms(timeless)))
+        words = list(dict.fromkeys(aliases.get(word, word) for word in terms(topic_of(timeless)) or terms(timeless)))
         words = [word for word in words if word not in asking] or words
         names = {speaker: set(terms(speaker)) for speaker in speakers}
         places = {speaker: [words.index(part) for part in parts & set(words)] for speaker, parts in names.items()}

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.text.ranking import terms
+from memory_pipeline.domain.text.topic import OPENING, topic_of
 from memory_pipeline.domain.text.words import plain, spaced, word_set
 from memory_pipeline.models.deterministic.language.lexicon import PHATIC
 
@@ -36,19 +37,9 @@ _GENERIC: Final = frozenset(
         """
     )
 )
-_OPENING = (
-    r"^\W*(?:(?:hey|hi|hello|so|ok|okay|please|now|(?:can|could|would|will) you|i want (?:you )?to"
-    r"|i need (?:you )?to|i['’]d like (?:you )?to|help me(?: to)?|let['’]?s)\b[\s,]*)*"
-)
-_FRAME = re.compile(
-    rf"{_OPENING}(?:(?:what|how much) (?:do|did) (?:you|we) (?:know|remember)|do you (?:know|remember)"
-    r"|(?:tell|remind|inform|show|give) (?:me|us)|summari[sz]e|recap|what about)\b[\s,]*"
-    r"(?:(?:again|anything|everything|something|more|all|what|you|know)\b[\s,]*)*(?:(?:about|of|on|for)\b\s*)?",
-    re.IGNORECASE,
-)
 #: A text to write, and to whom.
 _TASK = re.compile(
-    rf"{_OPENING}(?:write|draft|compose|prepare|send|create|word|schreibe?)\b(?: me| us| mir| up)?(?: \w+){{0,3}}?"
+    rf"{OPENING}(?:write|draft|compose|prepare|send|create|word|schreibe?)\b(?: me| us| mir| up)?(?: \w+){{0,3}}?"
     r" (?:e-?mail|mail|message|letter|note|text|reply|answer|invitation|card|speech|toast|poem|post|brief|nachricht)s?"
     r"\b(?: (?:to|for|about|on|an)\b)?\s*",
     re.IGNORECASE,
@@ -89,7 +80,7 @@ def subject_of(prompt: str) -> str:
         rest = _ASKING_CHINESE.sub(lambda match: match["whom"] or " ", _WHAT_CHINESE.sub("", prompt))
         return rest if rest.strip(" \t\n.,;:!?。？！、") else prompt
     task = _TASK.match(prompt)
-    rest = _TO_SAY.sub("", prompt[task.end() :]) if task else _ASKING.sub("", _FRAME.sub("", prompt, count=1))
+    rest = _TO_SAY.sub("", prompt[task.end() :]) if task else _ASKING.sub("", topic_of(prompt))
     rest = _SPAN.sub(lambda match: f"{'this' if match[1].lower() in {'my', 'our'} else 'last'} {match[2]}", rest)
     period = _PERIOD.search(rest)
     if period is not None and is_generic(terms(rest.replace(period[0], ""))):
