@@ -273,7 +273,7 @@ def _question(
     memories: Sequence[Block] = (),
 ) -> Query:
     # Imported late: the rules compile many patterns.
-    from memory_pipeline.models.deterministic.language.dates import date_ranges
+    from memory_pipeline.models.deterministic.language.question_dates import date_ranges
 
     speakers = dict.fromkeys(name for segment in segments for name in segment.speakers)
     times = [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.models.deterministic.language.dates import date_ranges
+from memory_pipeline.models.deterministic.language.question_dates import date_ranges
 
 TODAY = date(2024, 2, 10)
 
@@ -27,6 +27,19 @@ def named(text: str) -> list[tuple[str, str]]:
         ("the first week of 2024", "2024-01-01/2024-01-07", "first week of 2024"),
         ("the last week of January", "2024-01-25/2024-01-31", "last week of January"),
         ("the second half of September 2022", "2022-09-16/2022-09-30", "second half of September 2022"),
+        ("What did we do on New Year's Eve?", "2023-12-31/2023-12-31", ""),
+        ("What did we eat at Christmas 2022?", "2022-12-24/2022-12-26", ""),
+        ("Was war an Silvester?", "2023-12-31/2023-12-31", ""),
+        ("What did I do from 3 to 5 May?", "2023-05-03/2023-05-05", "3 to 5 May"),
+        ("What did we do in the first weekend of June?", "2023-06-03/2023-06-04", "first weekend of June"),
+        ("Where was I at the end of April?", "2023-04-21/2023-04-30", "end of April"),
+        ("What happened between 3 and 10 May?", "2023-05-03/2023-05-10", "between 3 and 10 May"),
+        ("What did we do on the weekend of 7 May?", "2023-05-06/2023-05-07", "weekend of 7 May"),
+        ("What did I say on the 3rd?", "2024-02-03/2024-02-03", "on the 3rd"),
+        ("the second quarter of 2023", "2023-04-01/2023-06-30", "second quarter of 2023"),
+        ("¿Qué hice el 31 de diciembre?", "2023-12-31/2023-12-31", "31 de diciembre"),
+        ("Qu'ai-je fait le 5 mars 2023 ?", "2023-03-05/2023-03-05", "5 mars 2023"),
+        ("Что я делал 31 декабря?", "2023-12-31/2023-12-31", "31 декабря"),
         ("Where did I go last summer?", "2023-06-01/2023-08-31", "last summer"),
         ("Where did I go in winter 2022?", "2021-12-01/2022-02-28", "in winter 2022"),
         ("the book of 02.01.2024", "2024-01-02/2024-01-02", "02.01.2024"),
