@@ -345,7 +345,7 @@ _UNIT: Final = r"(?P<unit>day|week|month|year)s?\b"
 YEAR: Final = r"(?P<year>(?:19|20)[0-9]{2})\b"
 OF_YEAR: Final = rf"(?:,? {YEAR}| (?P<which_year>last|this|next) year\b)?"
 _WHEN: Final = r"(?:in|im|since|until|till|by|from|of|before|after|during|early|late|mid)[ -]"
-_CJK_YEAR: Final = r"(?:(?:(?P<year>(?:19|20)[0-9]{2})年|(?P<which_year>去年|昨年|今年|明年|来年)の?))?(?<![0-9])"
+CJK_YEAR: Final = r"(?:(?:(?P<year>(?:19|20)[0-9]{2})年|(?P<which_year>去年|昨年|今年|明年|来年)の?))?(?<![0-9])"
 
 _ENGLISH_DAYS: Final = {-2: "day before yesterday", 2: "day after tomorrow", -1: "yesterday|last night", 1: "tomorrow",
                         0: "today|tonight|this (?:morning|afternoon|evening)"}  # fmt: skip
@@ -366,8 +366,8 @@ _RULES: Final = [
     rule(rf"(?:(?P<which>last|letzten|next|this) |{_WHEN}){MONTH}{OF_YEAR}(?! ?[0-9])", month_of),
     rule(rf"{MONTH},? {YEAR}", month_of),
     rule(rf"(?:in|since|until|by|from|of|before|after|during) {YEAR}(?! ?[a-z%€$£])", year_of),
-    (re.compile(rf"{_CJK_YEAR}(?P<month>[0-9]{{1,2}})月(?P<day>[0-9]{{1,2}})[日号號]"), calendar_day),
-    (re.compile(rf"{_CJK_YEAR}(?P<month>[0-9]{{1,2}})月"), month_of),
+    (re.compile(rf"{CJK_YEAR}(?P<month>[0-9]{{1,2}})月(?P<day>[0-9]{{1,2}})[日号號]"), calendar_day),
+    (re.compile(rf"{CJK_YEAR}(?P<month>[0-9]{{1,2}})月"), month_of),
     (re.compile(r"(?P<year>(?:19|20)[0-9]{2})年"), year_of),
 ]  # fmt: skip
 #: A phrase that is a common word of another language, and words of its own language, one of which must be near.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from memory_pipeline.domain.text.words import word_set
 from memory_pipeline.models.deterministic.language.date_words import FEASTS, MONTHS
 from memory_pipeline.models.deterministic.language.dates import (
+    CJK_YEAR,
     DAY,
     MONTH,
     NUMBER,
@@ -45,9 +46,11 @@ _SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 1
                    "sommer": 6, "herbst": 9}  # fmt: skip
 _PLACES: Final = {"first": 0, "beginning": 0, "start": 0, "second": 1, "middle": 1, "third": 2, "fourth": 3,
                   "last": -1, "end": -1, "erste": 0, "ersten": 0, "zweiten": 1,
-                  "dritten": 2, "letzte": -1, "letzten": -1}  # fmt: skip
+                  "dritten": 2, "letzte": -1, "letzten": -1, "early": 0, "mid": 1, "late": -1,
+                  "anfang": 0, "mitte": 1, "ende": -1,
+                  "初": 0, "上旬": 0, "中旬": 1, "下旬": -1, "底": -1, "末": -1}  # fmt: skip
 #: Without a unit these name a third of a month or year.
-_THIRDS: Final = word_set("beginning start middle end")
+_THIRDS: Final = word_set("beginning start middle end early mid late anfang mitte ende 初 上旬 中旬 下旬 底 末")
 
 
 def date_ranges(text: str, today: date) -> list[DateMention]:
@@ -74,7 +77,8 @@ def date_ranges(text: str, today: date) -> list[DateMention]:
 def _part(match: re.Match[str], context: Context) -> Span | None:
     """Resolve "the first week of January", "the end of 2023", "the second half of last year"."""
     said = match.groupdict()
-    if said["unit"] is None and said["which"].lower() not in _THIRDS:
+    unit = said.get("unit")
+    if unit is None and said["which"].lower() not in _THIRDS:
         return None  # the first of May is a day
     if said["month"]:
         span = month_of(match, context)
@@ -87,7 +91,7 @@ def _part(match: re.Match[str], context: Context) -> Span | None:
     if span is None:
         return None
     first, last, _ = span
-    place, unit = _PLACES[said["which"].lower()], (said["unit"] or "third").lower()
+    place, unit = _PLACES[said["which"].lower()], (unit or "third").lower()
     count = {"half": 2, "hälfte": 2, "third": 3, "quarter": 4}.get(unit)
     if count:
         place %= count
@@ -163,14 +167,16 @@ _OF_WHOLE: Final = (
 _RULES: Final = [
     rule(rf"(?P<which>{'|'.join(_PLACES)}) (?:(?P<unit>week|weekend|half|quarter|woche|hälfte) )?{_OF_WHOLE}",
           _part),
+    rule(rf"(?P<which>early|mid|late|anfang|mitte|ende)[ -]{MONTH}{OF_YEAR}(?! ?[0-9])", _part),
+    (re.compile(rf"{CJK_YEAR}(?P<month>[0-9]{{1,2}})月(?P<which>初|[上中下]旬|底|末)"), _part),
     rule(rf"weekend of (?:the )?{NUMBER}(?: of | ){MONTH}{OF_YEAR}", _weekend),
     rule(rf"weekend of {MONTH} {NUMBER}{OF_YEAR}", _weekend),
     rule(rf"on the (?P<day>[0-9]{{1,2}})(?:st|nd|rd|th)\b(?! (?:of|{MONTH.replace('?P<month>', '?:')}))",
           _day_of_month),
     rule(rf"between (?P<first>[0-9]{{1,2}})(?:st|nd|rd|th)? and {NUMBER}(?: of |\. ?| ){MONTH}{OF_YEAR}",
           calendar_day),
-    rule(rf"(?:(?P<which>last|next|this|letzte[sn]?) )?(?P<month>{'|'.join(FEASTS.values())})(?!\w)(?! resolution)"
-          rf"(?:,? (?:of )?{YEAR})?", _feast),
+    rule(rf"(?:(?P<which>last|next|this|letzte[sn]?) )?(?P<month>{'|'.join(FEASTS.values())})"
+          rf"(?![^\W\u2e80-\uffdc])(?! resolution)(?:,? (?:of )?{YEAR})?", _feast),
     rule(rf"(?:last|letzten|this|in|im) {_SEASON}(?: (?:of )?{YEAR})?", _season),
     rule(rf"{_SEASON} (?:of )?{YEAR}", _season),
     rule(rf"(?:(?P<first>[0-9]{{1,2}}) ?- ?)?(?P<day>[0-9]{{1,2}})(?:º|er)? (?:de )?{_FOREIGN_MONTH}{_FOREIGN_YEAR}",

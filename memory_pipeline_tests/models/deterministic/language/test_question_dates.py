@@ -51,6 +51,11 @@ def named(text: str) -> list[tuple[str, str]]:
         ("How did people live 150 years ago?", "1874-01-01/1874-12-31", "150 years ago"),
         ("昨天我吃了什么？", "2024-02-09/2024-02-09", "昨天"),
         ("先週どこへ行きましたか", "2024-01-29/2024-02-04", "先週"),
+        ("What happened in late March?", "2023-03-21/2023-03-31", "late March"),
+        ("What happened in early January 2023?", "2023-01-01/2023-01-10", "early January 2023"),
+        ("Was geschah Mitte März?", "2023-03-11/2023-03-20", "Mitte März"),
+        ("5月初我去了哪里？", "2023-05-01/2023-05-10", "5月初"),
+        ("圣诞节我做了什么？", "2023-12-25/2023-12-25", ""),
         ("去年の旅行", None, None),
     ],
 )
