@@ -169,7 +169,8 @@ class Searcher:
             scored = self._ranked(question, words, self.candidates.embedded(question.bare), segments, masks, at_once)
             calibration = calibration or self._calibration(question, words, segments, scored)
             count = at_once if chosen else min(at_once, max(limit, selection.COMPARED))
-            for choice in selection.best(segments, scored, count, self._weights, explain=explain):
+            weights = self._weights.for_query(question)
+            for choice in selection.best(segments, scored, count, weights, explain=explain):
                 if len(chosen) < at_once:
                     chosen.setdefault(tuple(choice.row["source_ids"]), choice)
             if at_once >= limit or len(chosen) >= total:
@@ -204,10 +205,11 @@ class Searcher:
         question = _question(segments, text, self.local_calendar, now, self._own)
         words = words_of(question, segments)
         ranking = self._ranked(question, words, self.candidates.embedded(question.bare), segments, masks, limit)
-        found = selection.best(facts, ranking[: len(facts)], limit, self._weights, explain=True, whole=True)
+        weights = self._weights.for_query(question)
+        found = selection.best(facts, ranking[: len(facts)], limit, weights, explain=True, whole=True)
         scored = iter(ranking[len(facts) :])
         points = {
-            grain: selection.best(blocks, list(islice(scored, len(blocks))), POINTS, self._weights)
+            grain: selection.best(blocks, list(islice(scored, len(blocks))), POINTS, weights)
             for grain, blocks in summaries.items()
         }
         related = [choice for choice in found if self._is_related(choice)]

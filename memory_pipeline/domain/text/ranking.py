@@ -8,65 +8,22 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import defaultdict
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from functools import cache, lru_cache
-from importlib.resources import files
+from functools import lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.domain.text.spelling import kin, pieces_of
+from memory_pipeline.domain.text.thesaurus import related
 from memory_pipeline.domain.text.topic import topic_of
 from memory_pipeline.domain.text.words import STOP_WORDS, parts_of, plain, stem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import date, datetime
 
     from memory_pipeline.domain.text.spelling import Vocabulary
-
-
-_SIGNS = frozenset("=>")
-
-
-def related(term: str) -> frozenset[str]:
-    """Return the stems that the thesaurus relates to a stem of the query."""
-    return _relations().get(term, frozenset())
-
-
-def parse_thesaurus(text: str) -> Mapping[str, frozenset[str]]:
-    """Parse a thesaurus of everyday English; ``#`` starts a comment.
-
-    A line has one of two forms::
-
-        film = movie = cinema       synonyms in all directions
-        pet > dog cat hamster       a query for the general word matches the specific ones, not vice versa
-
-    Words are compared by stem, so only irregular forms are listed (``buy = bought``).
-
-    Raises:
-        ValueError: a line has neither form.
-    """
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for number, line in enumerate(text.splitlines(), start=1):
-        entry = line.partition("#")[0].split()
-        if not entry:
-            continue
-        if entry[1:2] == [">"] and len(entry) > 2 and not _SIGNS & {entry[0], *entry[2:]}:
-            found[stem(entry[0])].update(map(stem, entry[2:]))
-        elif len(entry) > 2 and len(entry) % 2 and set(entry[1::2]) == {"="} and not _SIGNS & set(entry[::2]):
-            stems = {stem(word) for word in entry[::2]}
-            for each in stems:
-                found[each].update(stems)
-        else:
-            raise ValueError(f"line {number}: {line!r} is neither 'word = word' nor 'word > word word'")
-    return {term: frozenset(others - {term}) for term, others in found.items()}
-
-
-@cache
-def _relations() -> Mapping[str, frozenset[str]]:
-    return parse_thesaurus(files("memory_pipeline.domain.text").joinpath("thesaurus.txt").read_text(encoding="utf-8"))
 
 
 #: Okapi BM25 (Robertson & Zaragoza 2009) of whole conversations: k1 dampens repetition.
@@ -104,7 +61,8 @@ class Weights:
         instructs: 1 if a user gives an assistant a standing instruction.
         prefers: 1 if the query seeks advice, and the memory is a preference that a user stated to an assistant.
         counted: 1 if the query asks for a number, and the memory contains one.
-        repeats: per better hit of the same conversation, so that several conversations are represented.
+        repeats: per better hit of the same conversation, so that several conversations are represented. More if the
+            query asks for a list or an order.
     """
 
     coverage: float = 7.1
@@ -121,8 +79,13 @@ class Weights:
     counted: float = 1.5
     repeats: float = -0.15
 
+    def for_query(self, query: Query) -> Weights:
+        """Return the weights by which the hits for a query are chosen."""
+        return replace(self, repeats=_REPEATS_IN_LISTS) if query.asks_for_several else self
+
 
 WEIGHTS = Weights()
+_REPEATS_IN_LISTS = -0.4
 #: Prefix of embedders that only encode spelling, and so add little to the words.
 _SPELLING_ONLY = "hashed-"
 
@@ -153,6 +116,13 @@ _SEEKS_ADVICE = re.compile(
     re.IGNORECASE,
 )
 _SUMMARY = re.compile(r"\b(?:summari[sz]e|summary|overview|recap)\b|总结|概括|要約|zusammenfass", re.IGNORECASE)
+_SEVERAL = re.compile(
+    r"\b(?:all(?: of)?(?: the| my| of)|list|how (?:many|often)|in (?:what|which) order|(?:order|sequence) (?:of|in)"
+    r"|timeline|chronolog\w+|(?:which|what) (?:\w+ ){0,2}\w+s (?:has|have|did|do|does|were|are)|what kinds? of|both"
+    r"|alle|wie (?:oft|viele)|welche\w* \w+en (?:hat|habe|haben)|reihenfolge|tod[ao]s|cuánt[ao]s|qué orden|tou(?:s|tes)"
+    r"|combien de|quel ordre)\b|所有|哪些|几次|多少次|顺序",
+    re.IGNORECASE,
+)
 _HOW_MANY = re.compile(r"\bhow (?:many|much|old|often|far|big|tall)\b", re.IGNORECASE)
 _MONTH_NAMES = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
@@ -276,6 +246,7 @@ class Query:
         windows, about: the times and the speakers that it names, in order.
         bare: the query without speakers, for the embedder. Names would attract everything that the speakers said.
         asks_the_assistant: it asks what the assistant said, or for a summary of the conversation.
+        asks_for_several: it asks for a list, a number of times, or an order, so the answer is in several conversations.
         seeks_advice: it asks for a recommendation, which depends on the user's preferences.
         is_english: it seems to be in English.
         names_unknown: it is English and has a capitalized word that memory does not contain, such as a stranger's name.
@@ -286,6 +257,7 @@ class Query:
     about: tuple[str, ...]
     bare: str
     asks_how_many: bool
+    asks_for_several: bool
     asks_the_assistant: bool
     seeks_advice: bool
     names_unknown: bool = False
@@ -352,6 +324,7 @@ class Query:
             about=about,
             bare=bare if terms(bare) else query,
             asks_how_many=bool(_HOW_MANY.search(query)),
+            asks_for_several=bool(_SEVERAL.search(query)),
             asks_the_assistant=bool(_ASSISTANT_SAID.search(query) or _SUMMARY.search(query)),
             seeks_advice=bool(_SEEKS_ADVICE.search(query)),
             names_unknown=_names_unknown(timeless, speakers, {*aliases, *named}, is_known),

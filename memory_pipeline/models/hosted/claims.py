@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.text.ranking import related
+from memory_pipeline.domain.text.thesaurus import related
 from memory_pipeline.domain.text.words import STOP_WORDS, plain, stem, word_set, words_of
 from memory_pipeline.models.deterministic.language.dates import DateMention, dates_in
 from memory_pipeline.models.deterministic.language.grammar import Sentence

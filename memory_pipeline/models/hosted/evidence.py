@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.text.ranking import related
+from memory_pipeline.domain.text.thesaurus import related
 from memory_pipeline.domain.text.words import STOP_WORDS, stem, word_set
 from memory_pipeline.models.deterministic.language.dates import dates_in
 from memory_pipeline.models.deterministic.language.grammar import sentences_of

@@ -8,8 +8,9 @@ from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from memory_pipeline.domain.text.ranking import related, terms
+from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.recalled_text import LINE
+from memory_pipeline.domain.text.thesaurus import related
 from memory_pipeline.errors import AccessDeniedError
 from memory_pipeline.graph.graph import NamedEntities
 from memory_pipeline.memories.search import passes

@@ -373,6 +373,24 @@ def test_another_question_does_not_ask_for_a_number(query: str) -> None:
     assert not Query.of(query, []).asks_how_many
 
 
+@pytest.mark.parametrize(
+    ("query", "several"),
+    [
+        ("List all of the cities I visited.", True),
+        ("How many times did I swim?", True),
+        ("In which order did I buy them?", True),
+        ("Which books has Anna read?", True),
+        ("¿Cuántas veces fui a Lisboa?", True),
+        ("我去过哪些城市？", True),
+        ("Where does Anna live?", False),
+        ("What is her dog called?", False),
+    ],
+)
+def test_hits_of_a_list_are_of_several_conversations(query: str, several: bool) -> None:
+    asked = Query.of(query, [])
+    assert (WEIGHTS.for_query(asked).repeats < WEIGHTS.repeats) == several
+
+
 def test_alternatives_are_related_words_and_kin_without_query_words() -> None:
     vocabularies = [Vocabulary(["adopt", "movi"]), Vocabulary(["adoption"])]
     assert Query.of("is it the film", []).alternatives("film", vocabularies)["movi"] == RELATED

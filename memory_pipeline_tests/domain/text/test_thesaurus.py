@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.text.ranking import parse_thesaurus, related, terms
+from memory_pipeline.domain.text.ranking import terms
+from memory_pipeline.domain.text.thesaurus import parse_thesaurus, related
 
 words = st.text(alphabet="abcdefgh", min_size=1, max_size=6)
 SHIPPED = files("memory_pipeline.domain.text").joinpath("thesaurus.txt").read_text(encoding="utf-8")
@@ -116,7 +117,8 @@ def test_only_a_search_loads_the_thesaurus() -> None:
     """Neither an import of the library nor the write path does."""
     code = (
         "import memory_pipeline.client.memory, memory_pipeline.domain.text.ranking as r;"
-        "r.terms('I saw a film'); print(r._relations.cache_info().currsize, bool(r.related('film')))"
+        "import memory_pipeline.domain.text.thesaurus as t;"
+        "r.terms('I saw a film'); print(t._relations.cache_info().currsize, bool(t.related('film')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0", "True"]
