@@ -11,7 +11,7 @@ import numpy as np
 from memory_pipeline.domain.text.calibration import Calibration, Evidence
 from memory_pipeline.domain.text.ranking import across_borders, terms
 from memory_pipeline.domain.text.words import plain
-from memory_pipeline.search.scoring import SIGNALS, rarity_among_talks
+from memory_pipeline.search.scoring import SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +25,11 @@ _BEST: Final = 10
 #: A content word of a question is in at most this many rows, or this share of them: two words that are in many rows
 #: meet in one of them by chance.
 _RARE, _RARE_SHARE = 10, 0.005
-_VECTOR, _NEARBY, _WORDS = (SIGNALS.index(name) for name in ("vector", "nearby", "words"))
+#: Least share of a question's words in a text that holds two of them: of a long prompt, many texts do.
+_SHARE = 0.2
+#: How much more a long reply counts less than in the ranking: it has some words of any question.
+_WORDY = 2.4
+_VECTOR, _NEARBY, _WORDS, _REPLIES = (SIGNALS.index(name) for name in ("vector", "nearby", "words", "replies"))
 
 
 def calibration_of(
@@ -60,28 +64,25 @@ def evidence_of(
 ) -> tuple[Evidence, float]:
     """Return the evidence of a search, and the sum of the signals of the best row."""
     totals = np.concatenate([part.totals for part in scored]) if scored else np.zeros(0, np.float32)
-    rows, asked = sum(map(len, segments)), len(question.terms)
+    rows = sum(map(len, segments))
     if not len(totals):
-        nothing = Evidence(0.0, 0.0, 0.0, 1.0, unknown_name=question.names_unknown, speaker=False, rows=rows)
+        nothing = Evidence(0.0, 0.0, 1.0, unknown_name=question.names_unknown, speaker=False, rows=rows)
         return nothing, 0.0
     signals = np.concatenate([part.signals for part in scored], axis=1)
-    top = np.argsort(-totals, kind="stable")[:_BEST]
+    founded = totals - _WORDY * signals[_REPLIES]
+    top = np.argsort(-founded, kind="stable")[:_BEST]
     found = signals[:, top]
-    best = float(totals[top[0]])
     of_vectors = weights.vector * found[_VECTOR, 0] + weights.nearby * found[_NEARBY, 0]
-    every_word = sum(rarity_among_talks(word, segments) for word in words) or 1.0
     chance = math.sqrt(2 * math.log(max(rows, 2)))
     return Evidence(
-        best=best - float(of_vectors),
+        best=float(founded[top[0]] - of_vectors),
         words=float(found[_WORDS].max()),
-        talk=max(part.best_talk for part in scored) / every_word,
         unknown=_unknown(words),
         unknown_name=question.names_unknown,
         speaker=bool(question.about),
         rows=rows,
-        asked=asked,
         near=float(signals[_VECTOR].max()) - chance if is_semantic else 0.0,
-    ), best
+    ), float(totals.max())
 
 
 def _unknown(words: Sequence[Word]) -> float:
@@ -103,6 +104,7 @@ def verbatim_in(query: str, question: Query, words: Sequence[Word], rows: int) -
 
     def is_verbatim(text: str) -> bool:
         held = asked.intersection(terms(text))
-        return bool(asked) and (held == asked or len(held & rare) > 1 or whole.search(plain(text)) is not None)
+        is_much = len(held & rare) > 1 and len(held) >= _SHARE * len(asked)
+        return bool(asked) and (held == asked or is_much or whole.search(plain(text)) is not None)
 
     return is_verbatim

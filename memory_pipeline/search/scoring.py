@@ -49,13 +49,11 @@ class Scored:
         rows: their indices in the segment, ascending.
         signals: unweighted, shape (signals, rows), in the order of :data:`SIGNALS`.
         totals: sums of the weighted signals, without the penalty for repeats.
-        best_talk: BM25 of the best conversation of the segment.
     """
 
     rows: NDArray[np.intp]
     signals: NDArray[np.float32]
     totals: NDArray[np.float32]
-    best_talk: float = 0.0
 
     def parts(self, place: int, weights: Weights = WEIGHTS) -> Mapping[str, float]:
         """Return the contribution of each signal to the score of the candidate at `place`."""
@@ -161,15 +159,6 @@ def _rarity(rows_holding: int, total: int) -> float:
 
 def _talks_holding(form: str | Window, segments: Sequence[RowBlock]) -> int:
     return sum(segment.talks_holding(form) for segment in segments)
-
-
-def rarity_among_talks(word: Word, segments: Sequence[RowBlock]) -> float:
-    """Return the rarity of a word of the question, or of its best form in memory, among conversations."""
-    talks = sum(segment.talks for segment in segments)
-    return max(
-        (weight * _rarity(_talks_holding(form, segments), talks) for form, weight, _ in word.forms),
-        default=_rarity(0, talks),
-    )
 
 
 def _usual_nearness(segments: Sequence[RowBlock], vector: NDArray[np.float32] | None) -> tuple[float, float]:
@@ -340,7 +329,7 @@ class _SegmentScorer:
                 rows, signals = rows[best], signals[:, best]
             signals[SIGNALS.index("nearby")] = self._nearby(segment.slot[rows], vector, usual)
             totals = factors @ signals
-        return Scored(rows, signals, totals, float(self.talk.max(initial=0.0)))
+        return Scored(rows, signals, totals)
 
     def _signals(
         self, rows: NDArray[np.intp], vector: NDArray[np.float32] | None, usual: tuple[float, float], best_talk: float

@@ -2,9 +2,9 @@
 
 Every question has a best hit, also one about something that was never mentioned. The sums by which hits are ranked
 compare within one search only. This score estimates whether the question is about this memory at all: 0.5 if such a
-search is as often one of a question about another memory. It is a logistic regression, fitted to questions of three
-data sets, each asked of its own memory and of others, with memories of 4 to 5,000 rows; docs/decisions/0024 has the
-figures. A question on a topic of this memory, of which only the detail was never mentioned, has a high score.
+search is as often one of a question about another memory. It is a logistic function, searched on questions of nine data
+sets, each asked of its own memory and of others; docs/decisions/0024 has the figures, also with each set left out. A
+question on a topic of this memory, of which only the detail was never mentioned, has a high score.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ class Evidence:
     Attributes:
         best: sum of the signals of the best row, without those of vectors.
         words: cosine of the question's words and those of the row with the most, 0 to 1.
-        talk: BM25 of the best conversation, relative to one that has each word of the question once; 0 to 1.9.
         unknown: share of the question's words that memory does not contain, by weight, 0 to 1.
         unknown_name: whether it names somebody or something that memory does not contain.
         speaker: whether it names a speaker.
@@ -34,33 +33,29 @@ class Evidence:
             hits by chance.
         near: similarity of the nearest vector, in standard deviations above the nearest that chance would give; 0 if
             vectors only encode spelling.
-        asked: number of words of the question: each of many words adds less to the sum.
     """
 
     best: float
     words: float
-    talk: float
     unknown: float
     unknown_name: bool
     speaker: bool
     rows: int
     near: float = 0.0
-    asked: int = 1
 
     @property
     def logit(self) -> float:
         """The logarithm of the odds that the question is about this memory."""
         return (
-            -2.325
-            + 0.36 * self.best
-            + 1.35 * self.words
-            + 1.27 * self.talk
-            - 0.05 * self.unknown
-            - 0.62 * self.unknown_name
-            + 0.5 * self.speaker
-            + 0.8 * self.near
-            + 0.51 * math.log(max(self.asked, 1))
-            - 0.51 * math.log(max(self.rows, 1))
+            1.41
+            + 0.19 * self.best
+            + 1.9 * self.words
+            - 0.84 * self.unknown
+            - 1.5 * (self.unknown >= 1)
+            - 0.98 * self.unknown_name
+            + 0.8 * self.speaker
+            + 0.5 * self.near
+            - 0.6 * math.log(max(self.rows, 1))
         )
 
 

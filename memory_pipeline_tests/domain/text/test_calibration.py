@@ -13,7 +13,6 @@ evidence = st.builds(
     Evidence,
     best=st.floats(-20, 40),
     words=st.floats(0, 1),
-    talk=st.floats(0, 1.9),
     unknown=st.floats(0, 1),
     unknown_name=st.booleans(),
     speaker=st.booleans(),
@@ -36,7 +35,6 @@ def test_better_evidence_never_lowers_the_score(found: Evidence) -> None:
     for better in (
         replace(found, best=found.best + 1),
         replace(found, words=found.words + 0.1),
-        replace(found, talk=found.talk + 0.1),
         replace(found, unknown=found.unknown - 0.1),
         replace(found, unknown_name=False),
         replace(found, speaker=True),
@@ -47,6 +45,6 @@ def test_better_evidence_never_lowers_the_score(found: Evidence) -> None:
 
 
 def test_the_floor_divides_a_question_that_fits_from_one_that_does_not() -> None:
-    fits = Evidence(14.0, 0.5, 1.0, 0.1, unknown_name=False, speaker=True, rows=2_000)
-    stranger = Evidence(5.0, 0.1, 0.3, 0.6, unknown_name=True, speaker=False, rows=2_000)
+    fits = Evidence(14.0, 0.5, 0.1, unknown_name=False, speaker=True, rows=2_000)
+    stranger = Evidence(5.0, 0.1, 0.6, unknown_name=True, speaker=False, rows=2_000)
     assert Calibration(stranger.logit, 5.0)(5.0) < DEFAULT_FLOOR < 0.5 < Calibration(fits.logit, 14.0)(14.0)
