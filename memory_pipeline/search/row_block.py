@@ -7,6 +7,7 @@ summary. Slots are in the order of time, so that the neighbours of a slot are ne
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import UTC, date, datetime, time
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -48,6 +49,12 @@ _DAY = 86_400_000_000  # microseconds
 #: Least importance of a permanent instruction: "always", "never".
 _PERMANENT = 0.7
 _MAX_WINDOWS = 16
+#: Words before the name of a person who is addressed; how many messages are read for a name, and how many more must
+#: address the person than talk about one.
+_GREETS = r"\b(?:hey|hi|hello|dear|thanks|thank you|bye|good (?:morning|night)|hallo|danke|hola|gracias|salut|merci)"
+_MOST_ADDRESSES, _LEAST_ADDRESSES = 50, 2
+#: Characters at both ends of a text where somebody is addressed.
+_ENDS = 80
 
 
 class RowBlock:
@@ -403,3 +410,32 @@ def points_of(rows: pa.Table, dimension: int, calendar: Calendar, scope: Scope |
 
 
 TIME: Final = pa.timestamp("us", tz="UTC")
+
+
+def speaker_addressed(segments: Iterable[RowBlock], name: str) -> str | None:
+    """Return the speaker whom the others address by a name, as in "Thanks, Kate!"; None if there is no such speaker.
+
+    Only talks of two tell whom a message addresses. Who is also talked about, or talks of the name, is another person.
+    """
+    address = re.compile(
+        rf"^{re.escape(name)}[,!]|{_GREETS},? {re.escape(name)}\b|, {re.escape(name)}[.!?]?$", re.IGNORECASE
+    )
+    votes: Counter[str] = Counter()
+    for segment in segments:
+        talk = segment.talk[segment.slot]
+        speakers: dict[int, set[int]] = {}
+        rows = np.concatenate([np.zeros(0, np.int32), *(segment.holding(word) for word in terms(name))])
+        for row in np.unique(rows)[-_MOST_ADDRESSES:].tolist():
+            at, speaker = int(talk[row]), int(segment.speaker[row])
+            if at not in speakers:
+                within = slice(*np.searchsorted(talk, [at, at + 1]))
+                speakers[at] = {*np.unique(segment.speaker[within]).tolist()} - {-1}
+            others = speakers[at] - {speaker}
+            if speaker < 0 or len(others) != 1:
+                continue
+            content = segment.rows["content"][row].as_py().removeprefix(f"{segment.speakers[speaker]}: ")
+            ends = content if len(content) <= 2 * _ENDS else f"{content[:_ENDS]} … {content[-_ENDS:]}"
+            votes[segment.speakers[others.pop()]] += 1 if address.search(ends) else -1
+            votes[segment.speakers[speaker]] -= 1
+    best = max(votes, key=lambda one: (votes[one], one), default=None)
+    return best if best is not None and votes[best] >= _LEAST_ADDRESSES else None

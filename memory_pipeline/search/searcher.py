@@ -22,7 +22,7 @@ from memory_pipeline.search import scoring, selection
 from memory_pipeline.search.candidates import Candidates
 from memory_pipeline.search.copies import MADE_OF, Makings
 from memory_pipeline.search.evidence import calibration_of, verbatim_in
-from memory_pipeline.search.row_block import TIME
+from memory_pipeline.search.row_block import TIME, speaker_addressed
 from memory_pipeline.search.scoring import matcher_of, words_of
 from memory_pipeline.search.selection import Choice
 
@@ -295,6 +295,7 @@ def _question(
         is_known=lambda word: any(
             len(segment.holding(word)) for segment in (*segments, *(block.segment for block in memories))
         ),
+        addressed=lambda name: speaker_addressed(segments, name),
         own=own,
     )
 

@@ -271,19 +271,21 @@ class Query:
         *,
         times: Sequence[Named] = (),
         is_known: Callable[[str], bool] = lambda _: True,
+        addressed: Callable[[str], str | None] = lambda _: None,
         own: OwnName | None = None,
     ) -> Query:
         """Analyze a query.
 
         Any word of a name names a speaker, or all speakers that share it. A name that is a common word ("Will") must be
         capitalized, and not at the start of the query. `is_known` returns whether memory contains a word in the form of
-        :func:`terms`; an unknown name matches a speaker with a similar spelling ("Mohamed", "Muhammad"). `own` is the
+        :func:`terms`; an unknown name matches a speaker with a similar spelling ("Mohamed", "Muhammad"). `addressed`
+        returns the speaker whom the others call by a name, if memory knows it. `own` is the
         name of the user who asks: it names the user, unless another person has it, and is no word to search for.
         """
         composed = unicodedata.normalize("NFC", query)
         timeless = _without_times(query, times)
         speakers = list(speakers)
-        aliases = _aliases(timeless, speakers, is_known)
+        aliases = _aliases(timeless, speakers, is_known, addressed)
         place = None if own is None else own.place_in(composed)
         if own is None or place is None or _is_of_another(own, speakers):
             own, asking = None, set[str]()
@@ -384,8 +386,13 @@ _ENGLISH = re.compile(
 _NAME = re.compile(r"(?<![.?!:] )(?<!^)\b[A-Z][\w'’]+")
 
 
-def _aliases(query: str, speakers: Iterable[str], is_known: Callable[[str], bool]) -> dict[str, str]:
-    """Return the words of a query that are variants or short forms of a speaker's name, with the name's own word."""
+def _aliases(
+    query: str, speakers: Iterable[str], is_known: Callable[[str], bool], addressed: Callable[[str], str | None]
+) -> dict[str, str]:
+    """Return the words of a query that are other names of a speaker, with a word of the speaker's own name.
+
+    Other names are variants and short forms, and names by which the others address the speaker.
+    """
     parts = {
         plain(part): words[0]
         for speaker in speakers
@@ -406,6 +413,8 @@ def _aliases(query: str, speakers: Iterable[str], is_known: Callable[[str], bool
             alike = [(_likeness(name, part), part) for part in sorted(parts) if part[0] == name[0]]
             if alike and max(alike)[0] >= (_ALIKE if len(name) >= _LONG_NAME else _ALIKE_IF_SHORT):
                 found[words[0]] = parts[max(alike)[1]]
+        elif speaker := addressed(token):
+            found[words[0]] = terms(speaker)[0]
     return found
 
 
