@@ -82,6 +82,7 @@ def evidence_of(
         speaker=bool(question.about),
         rows=rows,
         near=float(signals[_VECTOR].max()) - chance if is_semantic else 0.0,
+        is_english=question.is_english,
     ), float(totals.max())
 
 

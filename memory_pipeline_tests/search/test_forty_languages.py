@@ -87,6 +87,7 @@ def test_a_question_finds_the_message_with_its_words(memory: Memory, language: s
     for one in ASKED:
         if one.language == language:
             assert one.sentence in _first(memory, one.question), one.question
+            assert one.sentence in _DATE.sub("", str(memory.context(one.question, 2_000))), one.question
 
 
 @pytest.mark.parametrize(

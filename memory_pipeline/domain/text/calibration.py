@@ -33,6 +33,8 @@ class Evidence:
             hits by chance.
         near: similarity of the nearest vector, in standard deviations above the nearest that chance would give; 0 if
             vectors only encode spelling.
+        is_english: whether the question is English. In other languages it has words that only ask ("wann", "где") and
+            other forms of the words of memory, which count less.
     """
 
     best: float
@@ -42,6 +44,7 @@ class Evidence:
     speaker: bool
     rows: int
     near: float = 0.0
+    is_english: bool = True
 
     @property
     def logit(self) -> float:
@@ -55,6 +58,7 @@ class Evidence:
             - 0.98 * self.unknown_name
             + 0.8 * self.speaker
             + 0.5 * self.near
+            + 0.85 * (not self.is_english)
             - 0.6 * math.log(max(self.rows, 1))
         )
 
