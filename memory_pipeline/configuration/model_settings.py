@@ -163,7 +163,7 @@ class ExtractionSettings(Completion):
         known_facts: maximum number of current facts in a request, so that the model updates them instead of repeating
             them. The hours of an agent are then extracted in order; with 0 they are extracted in parallel.
         minimum_tokens: hours with fewer tokens of messages are asked about together, if a run reads several of one day
-            and of the same users. 0 asks about each hour alone: any replay then finds its answers in the store.
+            and of the same users. 0 asks about each hour alone.
     """
 
     placeholders: ClassVar[tuple[str, ...]] = EXTRACTION_PLACEHOLDERS
