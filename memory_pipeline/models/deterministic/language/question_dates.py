@@ -126,6 +126,12 @@ def _day_of_month(match: re.Match[str], context: Context) -> Span | None:
     return one_day(fitting[0]) if fitting else None
 
 
+def _hours_ago(match: re.Match[str], context: Context) -> Span:
+    """Resolve "two hours ago" to today and yesterday: the time of day is not known here."""
+    first = context.said_on - (1 if match["unit"][0] in _HOURS else 0) * DAY
+    return first, context.said_on, f"{first}/{context.said_on}"
+
+
 def _feast(match: re.Match[str], context: Context) -> Span | None:
     """Resolve "at Christmas", "New Year's Eve 2023", "last Halloween", "Silvester"."""
     name, said = match["month"], match.groupdict()
@@ -155,6 +161,7 @@ def _season(match: re.Match[str], context: Context) -> Span:
     return first, last, f"{first}/{last}"
 
 
+_HOURS: Final = "hH小"
 _IS_FEAST: Final = re.compile("|".join(FEASTS.values()), re.IGNORECASE)
 _SEASON: Final = rf"(?P<season>{'|'.join(_SEASONS)})\b"
 _FOREIGN_MONTH: Final = rf"(?P<month>{'|'.join(MONTHS)})(?!\w)"
@@ -177,6 +184,9 @@ _RULES: Final = [
           calendar_day),
     rule(rf"(?:(?P<which>last|next|this|letzte[sn]?) )?(?P<month>{'|'.join(FEASTS.values())})"
           rf"(?![^\W\u2e80-\uffdc])(?! resolution)(?:,? (?:of )?{YEAR})?", _feast),
+    rule(r"(?:about |around )?(?:[0-9]{1,2}|an?|half an|one|two|three|four|five|six|eight|ten|twelve) "
+         r"(?P<unit>hour|minute)s?(?:,?\s(?:and )?(?:[0-9]{1,2} minutes?|a half))?\s{1,2}ago\b", _hours_ago),
+    (re.compile(r"(?:[0-9]{1,2}|[一二两三四五六])个?半?(?P<unit>小时|分钟)(?:之?前)"), _hours_ago),
     rule(rf"(?:last|letzten|this|in|im) {_SEASON}(?: (?:of )?{YEAR})?", _season),
     rule(rf"{_SEASON} (?:of )?{YEAR}", _season),
     rule(rf"(?:(?P<first>[0-9]{{1,2}}) ?- ?)?(?P<day>[0-9]{{1,2}})(?:º|er)? (?:de )?{_FOREIGN_MONTH}{_FOREIGN_YEAR}",
