@@ -50,16 +50,16 @@ class Evidence:
     def logit(self) -> float:
         """The logarithm of the odds that the question is about this memory."""
         return (
-            1.41
-            + 0.19 * self.best
-            + 1.9 * self.words
-            - 0.84 * self.unknown
+            0.6
+            + 0.11 * self.best
+            + 2.9 * self.words
+            - 0.7 * self.unknown
             - 1.5 * (self.unknown >= 1)
-            - 0.98 * self.unknown_name
-            + 0.8 * self.speaker
-            + 0.5 * self.near
+            - 0.6 * self.unknown_name
+            + self.speaker
+            + 0.3 * self.near
             + 0.85 * (not self.is_english)
-            - 0.6 * math.log(max(self.rows, 1))
+            - 0.44 * math.log(max(self.rows, 1))
         )
 
 
