@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.text.ranking import COVERAGE_POWER, K1, NEARBY, WEIGHTS
-from memory_pipeline.domain.text.spelling import Vocabulary
+from memory_pipeline.domain.text.spelling import Spellings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -120,7 +120,7 @@ class _Words:
         #: For each word of the question: its forms in memory with their weights, and its rarity.
         self._words: list[tuple[dict[str, float], float]] = []
         for term in question.terms:
-            forms = {term: 1.0, **question.alternatives(term, [Vocabulary(vocabulary)])}
+            forms = {term: 1.0, **question.alternatives(term, [Spellings(vocabulary)])}
             held = {form: weight for form, weight in forms.items() if form in vocabulary}
             if term in held:
                 self._words.append((held, self._row_rarity(term)))

@@ -20,7 +20,7 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.text.ranking import NEARBY, terms
-from memory_pipeline.domain.text.spelling import Vocabulary, pieces_of
+from memory_pipeline.domain.text.spelling import Spellings, pieces_of
 from memory_pipeline.lake.index.filters import flags_of, microseconds
 from memory_pipeline.lake.index.index_rows import vectors_of
 from memory_pipeline.search.vector_sketch import VectorSketch
@@ -262,9 +262,9 @@ class RowBlock:
         self._bounds = np.searchsorted(unique_keys, np.arange(len(self._codes) + 1) * max(len(self), 1))
 
     @cached_property
-    def vocabulary(self) -> Vocabulary:
+    def vocabulary(self) -> Spellings:
         """All words."""
-        return Vocabulary(self._codes)
+        return Spellings(self._codes)
 
     def holding(self, word: str | Window) -> NDArray[np.int32]:
         """Return the rows that contain a word, or were said in or mention a day of a window, ascending."""

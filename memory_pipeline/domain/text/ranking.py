@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import date, datetime
 
-    from memory_pipeline.domain.text.spelling import Vocabulary
+    from memory_pipeline.domain.text.spelling import Spellings
 
 
 #: Okapi BM25 (Robertson & Zaragoza 2009) of whole conversations: k1 dampens repetition.
@@ -333,7 +333,7 @@ class Query:
             is_english=_is_english(query),
         )
 
-    def alternatives(self, term: str, vocabularies: Sequence[Vocabulary]) -> dict[str, float]:
+    def alternatives(self, term: str, vocabularies: Sequence[Spellings]) -> dict[str, float]:
         """Return the words of memory that are related to a word of the query, with weights, without the query's own.
 
         The spelling of a word of another language is compared more freely, and less so if memory has the word itself.

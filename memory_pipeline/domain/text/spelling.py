@@ -39,7 +39,7 @@ _FOLDED = str.maketrans(
 )  # fmt: skip
 
 
-class Vocabulary:
+class Spellings:
     """The words of some rows.
 
     Attributes:

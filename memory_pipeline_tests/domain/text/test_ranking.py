@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.text.ranking import RELATED, WEIGHTS, Query, date_terms, terms, weights_for
-from memory_pipeline.domain.text.spelling import Vocabulary, kin, pieces_of
+from memory_pipeline.domain.text.spelling import Spellings, kin, pieces_of
 from memory_pipeline.domain.text.words import STOP_WORDS
 
 names = st.text(alphabet="abnö.*+?()[]\\^$|'’ 日", min_size=1, max_size=8)
@@ -165,8 +165,8 @@ def test_other_words_have_no_pieces(word: str) -> None:
     ],
 )
 def test_words_of_any_language_are_alike(one: str, other: str, least: float) -> None:
-    assert Vocabulary(["a", other, "z"]).alike(one)[other] >= least
-    assert Vocabulary([one]).alike(other)[one] >= least
+    assert Spellings(["a", other, "z"]).alike(one)[other] >= least
+    assert Spellings([one]).alike(other)[one] >= least
 
 
 @pytest.mark.parametrize(
@@ -180,16 +180,16 @@ def test_words_of_any_language_are_alike(one: str, other: str, least: float) -> 
     ],
 )
 def test_other_words_are_not_alike(one: str, other: str) -> None:
-    assert not Vocabulary([other]).alike(one)
-    assert not Vocabulary([one]).alike(other)
+    assert not Spellings([other]).alike(one)
+    assert not Spellings([one]).alike(other)
 
 
 @given(term=words, others=st.lists(words, max_size=30))
 def test_words_alike_are_found_anywhere_in_the_vocabulary(term: str, others: list[str]) -> None:
-    found = Vocabulary(others).alike(term)
-    assert found == {word: likeness for other in others for word, likeness in Vocabulary([other]).alike(term).items()}
+    found = Spellings(others).alike(term)
+    assert found == {word: likeness for other in others for word, likeness in Spellings([other]).alike(term).items()}
     assert all(0.5 <= likeness <= 1 for likeness in found.values())
-    assert [word in Vocabulary(others) for word in [*others, term]] == [True] * len(others) + [term in others]
+    assert [word in Spellings(others) for word in [*others, term]] == [True] * len(others) + [term in others]
 
 
 @pytest.mark.parametrize(
@@ -392,14 +392,14 @@ def test_hits_of_a_list_are_of_several_conversations(query: str, several: bool) 
 
 
 def test_alternatives_are_related_words_and_kin_without_query_words() -> None:
-    vocabularies = [Vocabulary(["adopt", "movi"]), Vocabulary(["adoption"])]
+    vocabularies = [Spellings(["adopt", "movi"]), Spellings(["adoption"])]
     assert Query.of("is it the film", []).alternatives("film", vocabularies)["movi"] == RELATED
     assert "movi" not in Query.of("film or movie", []).alternatives("film", vocabularies)
     assert Query.of("did the zadopt adopt", []).alternatives("adopt", vocabularies)["adoption"] == RELATED
 
 
 def test_spelling_is_compared_more_freely_in_other_languages() -> None:
-    stored = [Vocabulary(["talossa", "talo"])]
+    stored = [Spellings(["talossa", "talo"])]
     assert not Query.of("what was the talon", []).alternatives("talon", stored)
     assert Query.of("mikä talon väri", []).alternatives("talon", stored) == pytest.approx(
         {"talo": 8 / 9, "talossa": 8 / 12}

@@ -92,7 +92,7 @@ def found_in(sentence: Sentence, said_on: date, of_questions: Sequence[Rule] = (
         rules += _FOREIGN
     if not rules:
         return
-    context = Context(said_on, tense_of(parts), not _HABIT.isdisjoint(parts), bool(of_questions))
+    context = DateContext(said_on, tense_of(parts), not _HABIT.isdisjoint(parts), bool(of_questions))
     taken: list[tuple[int, int]] = []
     for pattern, resolve in rules:
         for match in pattern.finditer(text):
@@ -112,7 +112,7 @@ Span = tuple[date, date, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class DateContext:
     """What a date is resolved against. `is_habit`: the sentence has a word such as "every"."""
 
     said_on: date
@@ -234,11 +234,11 @@ def _number(name: str, numbers: dict[str, int]) -> int | None:
     return next(place for place, names in enumerate(MONTHS, start=1) if re.fullmatch(names, name, re.IGNORECASE))
 
 
-def _fixed(unit: str, count: int, match: re.Match[str], context: Context) -> Span:  # noqa: ARG001  # a rule's shape
+def _fixed(unit: str, count: int, match: re.Match[str], context: DateContext) -> Span:  # noqa: ARG001  # a rule's shape
     return shifted(context.said_on, unit, count)
 
 
-def calendar_day(match: re.Match[str], context: Context) -> Span | None:
+def calendar_day(match: re.Match[str], context: DateContext) -> Span | None:
     """Resolve "7 May", "9 to 13 June", "Sunday, October 12th", "16 May next year", "2023-05-07", "5月7日"."""
     said, today = match.groupdict(), context.said_on
     month = _number(said["month"], _MONTHS)
@@ -264,7 +264,7 @@ def calendar_day(match: re.Match[str], context: Context) -> Span | None:
     return (day, last, f"{day}/{last:%d}") if day < last else one_day(last)
 
 
-def month_of(match: re.Match[str], context: Context) -> Span | None:
+def month_of(match: re.Match[str], context: DateContext) -> Span | None:
     """Resolve "in March", "late March", "since March 2024", "March next year", "last March", "5月"."""
     said, today = match.groupdict(), context.said_on
     month = _number(said["month"], _MONTHS)
@@ -286,19 +286,19 @@ def month_of(match: re.Match[str], context: Context) -> Span | None:
     return in_period(Grain.MONTHLY, date(year, month, 1))
 
 
-def year_of(match: re.Match[str], context: Context) -> Span:  # noqa: ARG001  # a rule's shape
+def year_of(match: re.Match[str], context: DateContext) -> Span:  # noqa: ARG001  # a rule's shape
     """Resolve "in 2024", "2024年"."""
     return in_period(Grain.YEARLY, date(int(match["year"]), 1, 1))
 
 
-def _unit(match: re.Match[str], context: Context) -> Span:
+def _unit(match: re.Match[str], context: DateContext) -> Span:
     """Resolve "last week", "this month", "next year", "this past weekend"."""
     which, unit, today = match["which"].lower(), match["unit"].lower(), context.said_on
     is_now = which == "this past" and unit == "weekend" and today.weekday() >= SATURDAY
     return shifted(today, unit, 0 if is_now else WHICH.get(which, 0))
 
 
-def _weekday(match: re.Match[str], context: Context) -> Span | None:
+def _weekday(match: re.Match[str], context: DateContext) -> Span | None:
     """Resolve "last Friday", "next Friday", "this coming Friday"; "on Friday", "by Friday", "since Friday"."""
     which, weekday, today = match["which"].lower(), _number(match["weekday"], _WEEKDAYS), context.said_on
     if weekday is None:
@@ -312,7 +312,7 @@ def _weekday(match: re.Match[str], context: Context) -> Span | None:
     return shifted(today, str(weekday), WHICH.get(which, 0))
 
 
-def _counted(match: re.Match[str], context: Context) -> Span | None:
+def _counted(match: re.Match[str], context: DateContext) -> Span | None:
     """Resolve "two days ago", and "in three weeks", which in the past tense is a duration."""
     is_ago = match[0].lower().endswith("ago")
     if not is_ago and (context.is_habit or context.tense is Tense.PAST):
@@ -321,10 +321,10 @@ def _counted(match: re.Match[str], context: Context) -> Span | None:
     return shifted(context.said_on, match["unit"].lower(), -count if is_ago else count)
 
 
-Rule = tuple[re.Pattern[str], "Callable[[re.Match[str], Context], Span | None]"]
+Rule = tuple[re.Pattern[str], "Callable[[re.Match[str], DateContext], Span | None]"]
 
 
-def rule(pattern: str, resolve: Callable[[re.Match[str], Context], Span | None]) -> Rule:
+def rule(pattern: str, resolve: Callable[[re.Match[str], DateContext], Span | None]) -> Rule:
     """Return a rule for words that match a pattern, in any case."""
     # A possessive belongs to the expression: "yesterday's [2023-05-07] meeting".
     return re.compile(rf"\b(?:{pattern})(?:['’]s\b)?", re.IGNORECASE), resolve

@@ -33,7 +33,7 @@ from memory_pipeline.models.deterministic.language.dates import (
 from memory_pipeline.models.deterministic.language.grammar import Sentence, Tense
 
 if TYPE_CHECKING:
-    from memory_pipeline.models.deterministic.language.dates import Context, Span
+    from memory_pipeline.models.deterministic.language.dates import DateContext, Span
 
 _LONGEST_QUESTION: Final = 2_000
 _LONGEST_MONTH: Final = 31
@@ -74,7 +74,7 @@ def date_ranges(text: str, today: date) -> list[DateMention]:
     )
 
 
-def _part(match: re.Match[str], context: Context) -> Span | None:
+def _part(match: re.Match[str], context: DateContext) -> Span | None:
     """Resolve "the first week of January", "the end of 2023", "the second half of last year"."""
     said = match.groupdict()
     unit = said.get("unit")
@@ -111,13 +111,13 @@ def _part(match: re.Match[str], context: Context) -> Span | None:
     return first, last, f"{first}/{last}"
 
 
-def _weekend(match: re.Match[str], context: Context) -> Span | None:
+def _weekend(match: re.Match[str], context: DateContext) -> Span | None:
     """Resolve "the weekend of 5 May"."""
     span = calendar_day(match, context)
     return span and shifted(span[0] - (span[0].weekday() == SATURDAY + 1) * DAY, "weekend", 0)
 
 
-def _day_of_month(match: re.Match[str], context: Context) -> Span | None:
+def _day_of_month(match: re.Match[str], context: DateContext) -> Span | None:
     """Resolve "on the 3rd": of this month or, of a past one, of the last."""
     today, number = context.said_on, int(match["day"])
     months = (months_from(today, count) for count in ((0, 1) if context.tense is Tense.FUTURE else (0, -1)))
@@ -126,13 +126,13 @@ def _day_of_month(match: re.Match[str], context: Context) -> Span | None:
     return one_day(fitting[0]) if fitting else None
 
 
-def _hours_ago(match: re.Match[str], context: Context) -> Span:
+def _hours_ago(match: re.Match[str], context: DateContext) -> Span:
     """Resolve "two hours ago" to today and yesterday: the time of day is not known here."""
     first = context.said_on - (1 if match["unit"][0] in _HOURS else 0) * DAY
     return first, context.said_on, f"{first}/{context.said_on}"
 
 
-def _feast(match: re.Match[str], context: Context) -> Span | None:
+def _feast(match: re.Match[str], context: DateContext) -> Span | None:
     """Resolve "at Christmas", "New Year's Eve 2023", "last Halloween", "Silvester"."""
     name, said = match["month"], match.groupdict()
     month, day, days = next(key for key, names in FEASTS.items() if re.fullmatch(names, name, re.IGNORECASE))
@@ -152,7 +152,7 @@ def _feast(match: re.Match[str], context: Context) -> Span | None:
     return (first, last, f"{first}/{last}") if days > 1 else one_day(first)
 
 
-def _season(match: re.Match[str], context: Context) -> Span:
+def _season(match: re.Match[str], context: DateContext) -> Span:
     """Resolve "summer 2021", "last summer", "letzten Sommer". Winter 2021 begins in December 2020."""
     start, today = _SEASONS[match["season"].lower()], context.said_on
     year = int(match["year"]) - (start == 12) if match["year"] else today.year - (start >= today.month)
