@@ -3,7 +3,7 @@
 Every question has a best hit, also one about something that was never mentioned. The sums by which hits are ranked
 compare within one search only. This score estimates whether the question is about this memory at all: 0.5 if such a
 search is as often one of a question about another memory. It is a logistic function, searched on questions of nine data
-sets, each asked of its own memory and of others; docs/decisions/0024 has the figures, also with each set left out. A
+sets, each asked of its own memory and of others; docs/decisions/0024 has the figures. A
 question on a topic of this memory, of which only the detail was never mentioned, has a high score.
 """
 

@@ -1,4 +1,4 @@
-"""Other spellings of a word of the query: what memory has of it, in any language.
+"""Find the words of memory that are other forms of a word of the query, in any language.
 
 English has a stemmer and a thesaurus. In other languages words are compared by the letters that they share: endings,
 prefixes and compounds leave most letters of a word as they are. Where no blanks separate words, their letters are

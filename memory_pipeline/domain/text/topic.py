@@ -1,4 +1,4 @@
-"""What a question is about: its words without those that only ask, and without those about the conversation itself."""
+"""Remove words that only ask, and words about the conversation itself, from a question."""
 
 from __future__ import annotations
 

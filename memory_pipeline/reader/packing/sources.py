@@ -110,7 +110,7 @@ class MemorySources:
             def around(names: list[str]) -> list[GraphFact]:
                 return self._graph.around(names, asked, limit, hops=hops, now=request.at, at=request.as_of)
 
-            about_named = around(list(named.named if names is None else names))
+            about_named = around(named.named if names is None else names)
             asks_for_named = is_generic(words.difference(*map(terms, named.named)))
             asked_for = [
                 *(one for one in about_named if asks_for_named or is_on_topic(one)),

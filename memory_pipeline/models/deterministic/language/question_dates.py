@@ -128,7 +128,7 @@ def _day_of_month(match: re.Match[str], context: DateContext) -> Span | None:
 
 def _hours_ago(match: re.Match[str], context: DateContext) -> Span:
     """Resolve "two hours ago" to today and yesterday: the time of day is not known here."""
-    first = context.said_on - (1 if match["unit"][0] in _HOURS else 0) * DAY
+    first = context.said_on - (match["unit"].lower() in _HOURS) * DAY
     return first, context.said_on, f"{first}/{context.said_on}"
 
 
@@ -161,7 +161,7 @@ def _season(match: re.Match[str], context: DateContext) -> Span:
     return first, last, f"{first}/{last}"
 
 
-_HOURS: Final = "hH小"
+_HOURS: Final = word_set("hour 小时")
 _IS_FEAST: Final = re.compile("|".join(FEASTS.values()), re.IGNORECASE)
 _SEASON: Final = rf"(?P<season>{'|'.join(_SEASONS)})\b"
 _FOREIGN_MONTH: Final = rf"(?P<month>{'|'.join(MONTHS)})(?!\w)"
