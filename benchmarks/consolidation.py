@@ -143,7 +143,7 @@ def _events(scope: Scope, number: int, day: Period) -> Iterator[MemoryEvent]:
         at = begins + timedelta(seconds=source.randrange(86_400))
         kind, content = _KINDS[place % len(_KINDS)], f"{sentence(source)} {sentence(source)}"
         changes = Changes(kind, content=content, importance=round(source.uniform(0.3, 1.0), 3))
-        yield MemoryEvent.of(scope, MemoryVerb.REMEMBER, at, changes, turn=place)
+        yield MemoryEvent.of(scope, MemoryVerb.REMEMBER, at, changes, turn=place, received_at=at)
 
 
 def _recall(lake: Lake, models: Models, size: int) -> dict[str, Cell]:

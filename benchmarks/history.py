@@ -91,7 +91,8 @@ def _edits(spoken: list[tuple[int, datetime]]) -> Iterator[MemoryEvent]:
         for turn in range(1 + (source.random() < _EDITS / _SPOKEN - 1)):
             kind, content = source.choice(_KINDS), f"{sentence(source)} {sentence(source)}"
             changes = Changes(kind, content=content, importance=round(source.uniform(0.3, 1.0), 3))
-            yield MemoryEvent.of(scope, MemoryVerb.REMEMBER, at + timedelta(minutes=50), changes, turn=turn)
+            edited = at + timedelta(minutes=50)
+            yield MemoryEvent.of(scope, MemoryVerb.REMEMBER, edited, changes, turn=turn, received_at=edited)
 
 
 def findings(lake: Lake) -> list[str]:
