@@ -29,6 +29,7 @@ from memory_pipeline.lake.commit_retry import CommitLostError, pauses, retry_asy
 from memory_pipeline.lake.files.disk import raise_of_disk
 from memory_pipeline.lake.files.storage_errors import REMEDY, in_words, is_of_store, store_policy
 from memory_pipeline.lake.index.filters import listed
+from memory_pipeline.lake.index.lance_client import without_rest_client
 from memory_pipeline.lake.index.lance_internals import LONGEST_WRITE, has_vanished, is_conflict, is_damage, lance_table
 from memory_pipeline.lake.index.maintenance import compact
 from memory_pipeline.lake.leases import Leases
@@ -363,7 +364,8 @@ class Databases:
 
     async def _connection(self, folder: str) -> Any:
         if folder not in self._connections:
-            import lancedb  # takes longer than all other imports together, and an empty lake does without
+            with without_rest_client():
+                import lancedb  # takes longer than all other imports together, and an empty lake does without
 
             uri = self._storage.locate(folder)
             # An interval of zero asks for the newest version at every read: no write is missed.
