@@ -31,7 +31,7 @@ Gone = Callable[[pa.Table], Any]
 #: Number of files examined at once, and number of threads that write them.
 _BATCH, _THREADS = 1_024, 4
 #: The writer settings of :mod:`~memory_pipeline.lake.tables.tables`.
-_WRITING = {"compression": "zstd", "compression_level": 3, "row_group_size": 8_192}
+_WRITING = {"compression": "zstd", "compression_level": 3, "row_group_size": 8_192, "use_dictionary": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class DeletionPlan:
             rows = pq.ParquetFile(file).read(use_threads=False).filter(pa.array(~mask))
         target = f"{dirname(path)}/part-{ULID()}.zstd.parquet"
         with filesystem.open_output_stream(location(self._storage, self._spec, target)) as file:
-            pq.write_table(rows, file, **_WRITING)
+            pq.write_table(rows, file, **_WRITING, write_statistics=list(self._spec.statistics))
             written = Written(target, file.tell(), _statistics(rows))
         self._written.append(written)
         return written

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from memory_pipeline.errors import CommitConflictError
@@ -234,3 +237,11 @@ def test_a_table_of_an_older_version_gets_new_columns(root: str) -> None:
     tables.replace(newer, ["c"], pa.Table.from_pylist([{**row, "period": "c"}], schema=newer.schema))
     assert sorted(found["period"] for found in tables.read(newer).to_pylist()) == ["a", "b", "c"]
     assert row in tables.read(newer).to_pylist()
+
+
+def test_a_file_keeps_statistics_of_those_columns_only_by_which_files_are_skipped(root: str) -> None:
+    Tables(Storage(root)).replace(LEDGER, ["a"], ledger("a", "1", "2"))
+    [file] = Path(root).glob("tables/ledger/**/*.parquet")
+    columns = [pq.ParquetFile(file).metadata.row_group(0).column(place) for place in range(len(LEDGER.schema) - 1)]
+    assert {column.path_in_schema for column in columns if column.is_stats_set} == set(LEDGER.statistics)
+    assert not any(column.has_dictionary_page or column.has_column_index for column in columns)
