@@ -148,7 +148,7 @@ def stuck_files(context: CheckContext) -> Offences:  # an offender is a file
 def _written_at(context: CheckContext, file: JournalFile) -> datetime:
     """Return the write time in the file's name, or the hour of its messages if the name has no ULID."""
     try:
-        return ULID.from_str(file.path.rpartition("__")[2].removesuffix(".jsonl")).datetime
+        return ULID.from_str(file.path.rpartition("__")[2].partition(".")[0]).datetime
     except ValueError:
         return context.lake.calendar.bounds(file.hours[0])[0]
 

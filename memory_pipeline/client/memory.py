@@ -126,6 +126,7 @@ class Memory(TieredMemory):
             InputError: a message is invalid, or its id is already used for another text; nothing was written.
         """
         at = self.lake.calendar.moment("now", now or clock())
+        is_new = conversation_id is None and idempotency_key is None
         if conversation_id is None:
             conversation_id = self.new_conversation_id(at)
             if idempotency_key is not None:  # a retry finds its conversation
@@ -143,6 +144,7 @@ class Memory(TieredMemory):
             },
             history=history,
             idempotency_key=idempotency_key,
+            is_new=is_new,
             now=at,
         )
         return replace(receipt, conversation_id=conversation_id)

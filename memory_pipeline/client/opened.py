@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property, wraps
+from importlib.util import find_spec
 from inspect import getmembers, isfunction, isroutine, signature
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from memory_pipeline.domain.conversations import audience_in
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.scopes import Scope, optional_label
-from memory_pipeline.errors import DamagedLanceTableError, InputError, LakeError, shown
+from memory_pipeline.errors import (
+    ConfigurationError,
+    DamagedLanceTableError,
+    InputError,
+    LakeError,
+    MemoryPipelineError,
+    shown,
+)
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import configured_models, reading_embedder
 from memory_pipeline.reader import MemoryReader
@@ -26,6 +36,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.models.factory import Models
+
+_log = logging.getLogger(__name__)
 
 
 def clock() -> datetime:
@@ -81,6 +93,7 @@ class OpenedMemory:
         workspace_id: str = "default",
         timezone: str | None = None,
         embedder: Embedder | None = None,
+        auto_run: bool = False,
     ) -> None:
         """Open the memory in a lake. The first write creates the lake.
 
@@ -91,10 +104,12 @@ class OpenedMemory:
             workspace_id: the agent's workspace.
             timezone: IANA name of the time zone of the user, in which days are shown, and "yesterday" is meant.
             embedder: the embedder that the pipeline uses; by default the one in the lake's config/workspaces.yaml.
+            auto_run: whether a write starts :meth:`Memory.run` if 1,000 or more entries of its user are pending; in
+                a background thread, one at a time. For agents without a pipeline; needs ``memory-pipeline[run]``.
 
         Raises:
             InputError: an id or the embedder is invalid.
-            ConfigurationError: the time zone is unknown.
+            ConfigurationError: the time zone is unknown, or `auto_run` needs a library that is not installed.
 
         The lake is opened at first use, which raises ConfigurationError or LakeError if it cannot be; :meth:`check`
         says what is wrong with it.
@@ -111,6 +126,10 @@ class OpenedMemory:
         self._uri = uri
         self._timezone = timezone
         self._given_embedder = embedder
+        if auto_run and find_spec("polars") is None:
+            raise ConfigurationError('auto_run needs Polars: pip install "memory-pipeline[run]"')
+        self._auto_run = auto_run
+        self._running = threading.Lock()
 
     def with_now(self, now: When) -> Self:
         """Return this memory at a fixed time: it is the `now` of all methods that take one, also of its parts.
@@ -159,4 +178,23 @@ class OpenedMemory:
         scope = self._scope
         if audience.identity:
             scope = self.lake.new_scope(scope.workspace_id, scope.agent_id, audience.identity)
-        return MemoryWriter(self.lake, scope, user_id=self.user_id)
+        writer = MemoryWriter(self.lake, scope, user_id=self.user_id)
+        if self._auto_run:
+            writer.run_when_many = self._run_in_background
+        return writer
+
+    def _run_in_background(self) -> None:
+        """Start a run in a thread, unless one is going on. The end of the process stops it, which loses nothing."""
+        if self._running.acquire(blocking=False):
+            threading.Thread(target=self._run_quietly, name="memory-pipeline run", daemon=True).start()
+
+    def _run_quietly(self) -> None:
+        from memory_pipeline.client.pipeline import run_all
+
+        try:
+            for _ in run_all(self.lake, self._models, self.lake.calendar.moment("now", clock())):
+                pass
+        except (MemoryPipelineError, OSError) as error:
+            _log.warning("a run in the background failed; a later write starts another one: %s", error)
+        finally:
+            self._running.release()

@@ -12,7 +12,7 @@ from memory_pipeline.domain.graph.triples import KIND
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph.graph import Graph
 from memory_pipeline.graph.state import GraphOverlay
-from memory_pipeline.lake.journal import TOLERANCE, EventClock, placed_after
+from memory_pipeline.lake.event_clock import TOLERANCE, EventClock, placed_after
 from memory_pipeline.overlay import one_read
 
 if TYPE_CHECKING:

@@ -3,15 +3,18 @@
 ::
 
     journal/pending/{scope}/{hours}__{ulid}.jsonl           one write, one record per line
+    journal/pending/{scope}/{hours}__{ulid}.{level}.jsonl   a segment: many writes, merged
+    journal/pending/{scope}/{hours}__{ulid}.{level}.facts   the facts of a segment's messages, as an Arrow file
     journal/pending/{scope}/{digest}.{first}.{last}.done    acknowledged hours of a file
     journal/pending/{scope}/{id}.access.json                a grant or a revoke; see :mod:`memory_pipeline.lake.access`
     journal/quarantine/{digest}.json                        a rejected record and the reason
 
 ``{scope}`` is the beginning of the workspace's and the agent's id, to be read by people, and the key of the scope. It
 names no user. A record is a message, an edit of the graph, or an event of a durable memory. A file holds one whole
-write, whatever hours it spans, so writes are atomic. An hour of a file is acknowledged when its rows can be found in
-the index. A file is deleted when all its hours are acknowledged. Until then, empty files next to it list the
-acknowledged hours.
+write, whatever hours it spans, so writes are atomic. Small files are merged into segments
+(:mod:`memory_pipeline.overlay.segments`), so that the number of files stays small. An hour of a file is acknowledged
+when its rows can be found in the index. A file is deleted when all its hours are acknowledged. Until then, empty files
+next to it list the acknowledged hours.
 
 ``{hours}`` is the first hour, then the number of hours from each to the next: ``2024-01-15T08.1.23`` is 08:00 and 09:00
 of that day and 08:00 of the next. If that is too long for a file name, it is ``2024-01-15T08.more``, and the hours are
@@ -22,8 +25,7 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, pairwise
@@ -43,7 +45,7 @@ from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.layout import folder_name, key_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from memory_pipeline.domain.scopes import ScopeOf
     from memory_pipeline.lake.files.storage import FileInfo, Storage
@@ -59,10 +61,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_HOURS_NAME = 150
 #: Replaces hours that do not fit in a file name.
 _MORE = "more"
+#: Of files of records, and of the facts beside a segment.
+ENDING, _FACTS = ".jsonl", ".facts"
+_LEVEL = re.compile(r"__[0-9A-Z]{26}(?:\.(?P<level>[1-9]))?\.jsonl\Z")
 _GAP = re.compile(r"[1-9][0-9]{0,6}")
 _DONE = re.compile(r"(?P<file>[0-9a-f]{32})\.(?P<first>[^.]+)\.(?P<last>[^.]+)\.done")
 #: The hour of a record as the journal writes it. Quotes inside a record's text would be escaped, so none match.
 _HOUR_OF_LINE = re.compile(rb'"timestamp": "(\d{4}-\d\d-\d\dT\d\d):[0-9:.]*\+00:00"')
+#: The conversation of a record, likewise.
+_CONVERSATION = re.compile(rb'"conversation_id": ("(?:[^"\\]|\\.)*")')
 _HOUR = timedelta(hours=1)
 
 
@@ -133,13 +140,41 @@ class Journal:
             received_at = group[0].received_at
             if received_at is None:
                 raise InputError(f"received_at of {group[0].id} is missing; expected when the journal takes it")
-            ulid = ULID.from_datetime(max(received_at, _EPOCH))  # ULIDs start in 1970
-            hours = sorted({record.hour for record in group}, key=lambda hour: hour.key)
-            path = self.path_in(scope, f"{_name_of(hours)}__{ulid}.jsonl")
-            lines = [json.dumps(record.to_record(), ensure_ascii=False) for record in group]
-            self._storage.write(path, ("\n".join(lines) + "\n").encode())
+            path = self._path_of(
+                scope, group, ULID.from_datetime(max(received_at, _EPOCH)), ENDING
+            )  # ULIDs start in 1970
+            self._write(path, group)
             paths.append(path)
         return paths
+
+    def write_segment(
+        self, records: Sequence[Message | Edit | MemoryEvent], level: int, made_of: Sequence[str], facts: bytes | None
+    ) -> str:
+        """Write records of one scope that are merged from the files `made_of`, and the facts of its messages.
+
+        The name is a hash of `made_of`, so that processes that merge the same files write the same segment.
+        """
+        oldest = min(record.received_at or _EPOCH for record in records)
+        milliseconds = max(0, int(oldest.timestamp() * 1000)).to_bytes(6, "big")
+        ulid = ULID.from_bytes(milliseconds + bytes.fromhex(digest(sorted(made_of), facts is None))[:10])
+        path = self._path_of(records[0].scope, records, ulid, f".{level}{ENDING}")
+        if facts is not None:  # before its segment, so that none is written for a segment that is gone
+            self._storage.write(facts_path(path), facts)
+        self._write(path, records)
+        return path
+
+    def _path_of(self, scope: Scope, records: Iterable[Message | Edit | MemoryEvent], ulid: ULID, ending: str) -> str:
+        hours = sorted({record.hour for record in records}, key=lambda hour: hour.key)
+        return self.path_in(scope, f"{_name_of(hours)}__{ulid}{ending}")
+
+    def _write(self, path: str, records: Iterable[Message | Edit | MemoryEvent]) -> None:
+        lines = [json.dumps(record.to_record(), ensure_ascii=False) for record in records]
+        self._storage.write(path, ("\n".join(lines) + "\n").encode())
+
+    def delete(self, paths: Collection[str]) -> None:
+        """Delete files, and the facts beside segments."""
+        self._storage.delete(sorted(paths))
+        self._storage.delete(facts_path(path) for path in sorted(paths) if level_of(path))
 
     def entries(self, scope: Scope | None = None) -> list[FileInfo]:
         """Return all files in the folder of a scope, or in those of all scopes, sorted by path."""
@@ -235,6 +270,34 @@ class Journal:
                 found.messages.append(parsed)
         return found
 
+    def paths(self, scope: Scope) -> list[str]:
+        """Return the paths of a scope's pending files, without reading their hours."""
+        folder = folder_of(scope)
+        names = [] if self._is_link(folder) else self._storage.names(folder)
+        return [f"{folder}/{name}" for name in names if level_of(name) is not None]
+
+    def conversations(self, path: str) -> frozenset[str]:
+        """Return the ids of the conversations in a file, without reading its records."""
+        found = {match[1] for match in _CONVERSATION.finditer(self._storage.read(path) or b"")}
+        return frozenset(json.loads(one) for one in found)
+
+    def messages_of(self, path: str, scope: Scope, conversation_ids: Collection[str]) -> list[Message]:
+        """Return the messages of some conversations in a file; other lines are not parsed."""
+        data = self._storage.read(path)
+        wanted = {json.dumps(one, ensure_ascii=False).encode() for one in conversation_ids}
+        if data is None or not any(one in data for one in wanted):
+            return []
+        found = []
+        for line in data.splitlines():
+            match = _CONVERSATION.search(line)
+            if match is None or match[1] not in wanted:
+                continue
+            with suppress(NothingSaidError, InputError):  # `read` returns them with their reasons
+                record = self._parsed(parse_json(line))
+                if isinstance(record, Message) and record.scope == scope:
+                    found.append(record)
+        return found
+
     def acknowledge(self, files: Collection[JournalFile], hours: Collection[Period] | None = None) -> None:
         """Acknowledge hours of files, or all, because their records can be found elsewhere.
 
@@ -253,18 +316,20 @@ class Journal:
             spans = _acknowledged(self._list(folder))
             # Another process may have acknowledged the other hours in the meantime: the later of both deletes the file.
             done |= {file for file in files if file.folder == folder and not _left(file.hours, spans, file.path)}
-        self._storage.delete(sorted(file.path for file in done))
+        self.delete([file.path for file in done])
         for folder in folders:
             self.delete_acknowledgements(folder)
         # Removes empty folders, so that listings skip inactive agents.
         self._storage.leave({file.folder for file in done})
 
     def delete_acknowledgements(self, folder: str) -> None:
-        """Delete what says which hours of deleted files in a scope's folder are acknowledged."""
+        """Delete what belongs to deleted files in a scope's folder: acknowledged hours, and facts."""
         paths = [entry.path for entry in self._list(folder)]
         current = {digest(path) for path in paths}
         matches = ((path, _DONE.fullmatch(path.rpartition("/")[2])) for path in paths)
         self._storage.delete(path for path, match in matches if match and match["file"] not in current)
+        facts = {facts_path(path) for path in paths if level_of(path)}
+        self._storage.delete(path for path in paths if path.endswith(_FACTS) and path not in facts)
 
     def scope_of(self, file: JournalFile) -> Scope | None:
         """Return the scope of a file; None if none of its records is valid."""
@@ -306,7 +371,7 @@ class Journal:
             InputError: the hours in its name are invalid.
         """
         listed, separator, _ = name.partition("__")
-        if not separator or not name.endswith(".jsonl"):
+        if not separator or not name.endswith(ENDING):
             return ()
         first, *gaps = listed.split(".")
         hours = [Period.parse("working", first)]
@@ -370,6 +435,17 @@ def folder_of(scope: Scope) -> str:
     return f"{_PENDING}/{folder_name(scope)}"
 
 
+def facts_path(path: str) -> str:
+    """Return the path of the facts beside a segment."""
+    return path.removesuffix(ENDING) + _FACTS
+
+
+def level_of(path: str) -> int | None:
+    """Return how often the records of a file were merged: 0 for one write; None for what is no file of records."""
+    match = _LEVEL.search(path)
+    return match and int(match["level"] or 0)
+
+
 def _acknowledged(entries: Iterable[FileInfo]) -> dict[str, list[tuple[str, str]]]:
     """Return the acknowledged spans of hours (first, last), by the digest of their file's path."""
     spans: dict[str, list[tuple[str, str]]] = {}
@@ -400,57 +476,3 @@ def _spans(hours: Sequence[Period], done: Collection[Period]) -> list[tuple[str,
             keys = [hour.key for hour in group]
             spans.append((keys[0], keys[-1]))
     return spans
-
-
-# Distinguishes changes of one writer at the same time.
-
-
-_MOMENT = timedelta(microseconds=1)
-#: Number of write times that are remembered.
-_REMEMBERED = 100
-
-
-class EventClock:
-    """Give writes at the same time distinct times, microseconds apart, so that their order is preserved.
-
-    Safe to use from several threads.
-    """
-
-    def __init__(self) -> None:
-        #: The next free time after each of the last write times.
-        self._next: dict[datetime, datetime] = {}
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def at(self, instant: datetime) -> Iterator[Callable[[], datetime]]:
-        """Yield a function that returns the next free time from `instant` on.
-
-        One thread writes at a time. The times count as used if the block ends without an error.
-        """
-        with self._lock:
-            following = self._next.get(instant, instant)
-
-            def take() -> datetime:
-                nonlocal following
-                taken, following = following, following + _MOMENT
-                return taken
-
-            yield take
-            self._next.pop(instant, None)
-            self._next[instant] = following
-            if len(self._next) > _REMEMBERED:
-                del self._next[next(iter(self._next))]
-
-
-#: Difference between clocks that is expected. A given time that is further behind is about the past.
-TOLERANCE = timedelta(minutes=5)
-
-
-def placed_after(at: datetime, seen: Iterable[datetime], within: timedelta | None = None) -> datetime | None:
-    """Return the place of an event at `at` that follows those at the places `seen`: None if that is its time.
-
-    Clocks differ. An event comes after those that its writer saw, whatever their clocks said. Those more than `within`
-    later are ignored.
-    """
-    last = max((one for one in seen if within is None or one - at <= within), default=None)
-    return last + _MOMENT if last is not None and last >= at else None

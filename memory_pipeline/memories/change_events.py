@@ -35,8 +35,8 @@ from memory_pipeline.domain.memories.record import (
 from memory_pipeline.domain.messages import timestamp_of
 from memory_pipeline.domain.values import one_of
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.event_clock import placed_after
 from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of
-from memory_pipeline.lake.journal import placed_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

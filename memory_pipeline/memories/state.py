@@ -297,7 +297,7 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
         )
 
     def _recorded(self, files: Sequence[PendingFile]) -> list[_Events]:
-        return [(*file.events, *events_of(file.facts, lambda _: self.settings)) for file in files]
+        return [(*file.events, *events_of(file.durable_facts, lambda _: self.settings)) for file in files]
 
     def _fold(self, base: _StoredMemories, pending: Mapping[str, _Events]) -> MemorySnapshot:
         new = self._new(base, pending)

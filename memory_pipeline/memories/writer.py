@@ -14,7 +14,7 @@ from memory_pipeline.domain.fields import MemoryFields, MemoryFilters, NewMemory
 from memory_pipeline.domain.memories.events import AGENT, STEP, MemoryVerb, key_of
 from memory_pipeline.domain.memories.record import CONTEXTS, MemoryKind, Status
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.journal import TOLERANCE, EventClock
+from memory_pipeline.lake.event_clock import TOLERANCE, EventClock
 from memory_pipeline.memories.change_events import ChangeValidator, as_stored
 from memory_pipeline.overlay import one_read
 

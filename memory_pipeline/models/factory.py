@@ -117,6 +117,11 @@ def reading_embedder(configuration: Configuration, clock: Callable[[], datetime]
     return HostedEmbedder(LlmExecutor(configuration, None, clock))
 
 
+def builtin_embedder(configuration: Configuration) -> Embedder | None:
+    """Return the embedder that needs no model; None if another one is configured."""
+    return _own_embedder(configuration.embedding) if configuration.embedding.is_deterministic else None
+
+
 def reading_models(
     configuration: Configuration,
     scope: Scope,

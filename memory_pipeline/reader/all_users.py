@@ -130,8 +130,14 @@ class AllUsersReader:
     def _rows(self, grain: Grain, where: Filter, scopes: Sequence[Scope], pending: Collection[Scope]) -> pa.Table:
         """Return the rows of scopes: those of the index that may pass the filter, and those of pending files."""
         journals = [PendingJournal(self._lake, scope) for scope in scopes if scope in pending]
-        facts = [fact for journal in journals for file in journal.files().values() for fact in file.facts]
-        tail = facts_to_index(facts_to_rows(facts), 1).select(_COLUMNS)
+        files = [file for journal in journals for file in journal.files().values()]
+        found = [facts_to_rows([fact for file in files for fact in file.facts])]
+        found += [file.rows for file in files if file.rows is not None]
+        none = found[0].schema.field("vector")
+        tail = pa.concat_tables(
+            facts_to_index(rows.drop_columns(["vector"]).append_column(none, pa.nulls(len(rows), none.type)), 1)
+            for rows in found
+        ).select(_COLUMNS)
         own = replace(where, person=None).sql()
         rows = self._lake.index.read(scopes, _COLUMNS, " AND ".join(filter(None, [f"grain = '{grain}'", own])))
         rows = rows.filter(pc.invert(pc.is_in(rows["id"], tail["id"].combine_chunks())))

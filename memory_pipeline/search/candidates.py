@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.codec.facts import facts_to_rows
-from memory_pipeline.lake.index.index_rows import facts_to_index
+from memory_pipeline.lake.index.index_rows import facts_to_index, with_vectors
 from memory_pipeline.lake.index.lance_tables import is_of_one_table
 from memory_pipeline.operating_system import release_freed_memory
 from memory_pipeline.overlay import Overlay, found_once
@@ -159,26 +159,32 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
         return known
 
     def _recorded(self, files: Sequence[PendingFile]) -> list[pa.Table]:
-        """Return facts as index rows. One batch computes all vectors."""
-        facts = [fact for file in files for fact in file.facts]
+        """Return facts as index rows. One batch computes all missing vectors."""
         embedder = self._of.embedder
-        rows = facts_to_rows(facts)
-        if facts:
-            vectors = embedder.embed(rows["content"].to_pylist())
-            lists = [None if np.isnan(vector[0]) else vector for vector in vectors]
-            at = rows.schema.get_field_index("vector")
-            names = pa.array([None if vector is None else embedder.name for vector in lists], pa.string())
-            rows = rows.set_column(at, "vector", pa.array(lists, rows.schema.field(at).type))
-            rows = rows.set_column(at + 1, "embed_model", names)
-        rows = facts_to_index(rows, embedder.dimension)
+        made = facts_to_rows([fact for file in files for fact in file.facts])
         starts = accumulate((len(file.facts) for file in files), initial=0)
-        return [rows.slice(start, len(file.facts)) for start, file in zip(starts, files, strict=False)]
+        made = facts_to_index(with_vectors(made, embedder), embedder.dimension)
+        return [
+            made.slice(start, len(file.facts)) if file.rows is None else self._of_segment(file.rows)
+            for start, file in zip(starts, files, strict=False)
+        ]
+
+    def _of_segment(self, rows: pa.Table) -> pa.Table:
+        """Return stored facts as index rows; the vectors are stored, too, unless they are of another embedder."""
+        embedder = self._of.embedder
+        if pc.any(pc.not_equal(pc.fill_null(rows["embed_model"], ""), embedder.name)).as_py():
+            rows = with_vectors(rows, embedder)
+        return facts_to_index(rows, embedder.dimension)
 
     def _fold(self, base: _CachedTable | None, pending: Mapping[str, pa.Table]) -> GrainRows:
         of = self._of
         if not pending:
             return GrainRows(None, base)
-        rows = RowBlock.of(pa.concat_tables(pending.values()), of.embedder.dimension, of.scope)
+        found = pa.concat_tables(pending.values())
+        places = dict(zip(found["id"].to_pylist(), range(len(found)), strict=True))
+        if len(places) < len(found):  # a killed process left what it merged beside the segment
+            found = found.take(list(places.values()))
+        rows = RowBlock.of(found, of.embedder.dimension, of.scope)
         return GrainRows(rows, base, self._edited_in(pending))
 
     def _is_current(self, sources: object) -> bool:  # noqa: ARG002  # as in the base class

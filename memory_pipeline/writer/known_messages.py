@@ -9,6 +9,7 @@ from memory_pipeline.domain.messages import Message, with_edits
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import DamagedError, shown
 from memory_pipeline.lake.schemas import MESSAGES
+from memory_pipeline.overlay.reads import journal_paths
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,24 +20,26 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: An import of more scopes reads its hours whole.
 _MOST_SCOPES = 10
-#: Scopes of which a writer caches the pending messages: those of its latest writes.
-_MOST_CACHED = 100
-#: Conversations whose loaded messages a writer caches.
+#: Conversations whose messages a writer caches.
 _MAX_CONVERSATIONS = 10
+#: More conversations are looked up by the ids in each file, which are cached.
+_FEW = 10
 
 
 class KnownMessages:
     """Looks up stored messages by id, so that an id cannot be used for two texts.
 
-    With `keeps`, cache the messages of pending files, for a writer that looks up the same conversations repeatedly.
-    Otherwise cache only a hash per message, to know which files must be read again.
+    With `keeps`, cache the messages of the latest conversations, for a writer that looks them up repeatedly. Otherwise
+    cache only a hash per conversation and file, to know which files must be read again.
     """
 
     def __init__(self, lake: Lake, *, keeps: bool) -> None:
         self._lake = lake
         self._keeps = keeps
-        #: The files of each scope, with the keys of their messages.
-        self._files: dict[Scope, dict[str, tuple[frozenset[int], Sequence[Message] | None]]] = {}
+        #: The pending messages of the conversations used last, by file.
+        self._talks: dict[tuple[Scope, str], dict[str, list[Message]]] = {}
+        #: Hashes of the conversations in the pending files of each scope.
+        self._named: dict[Scope, dict[str, frozenset[int]]] = {}
         # Version of the index, and the hours of each conversation.
         self._hours: dict[Scope, tuple[int, dict[str, frozenset[str]]]] = {}
         # Of the conversations used last: the version of the table, loaded messages by id, and the hours to read.
@@ -68,7 +71,10 @@ class KnownMessages:
 
     def _stored(self, messages: Collection[Message]) -> list[Message]:
         keys = {_key(message) for message in messages}
-        found = self._pending(keys, {message.scope for message in messages})
+        talks: dict[Scope, set[str]] = {}
+        for message in messages:
+            talks.setdefault(message.scope, set()).add(message.conversation_id)
+        found = [one for scope, ids in talks.items() for one in self._pending(scope, ids) if _key(one) in keys]
         if not self._lake.exists:
             return found
         hours = {message.hour for message in messages}
@@ -89,7 +95,7 @@ class KnownMessages:
 
         Of loaded hours in which only tools or the system speak, the messages are not found, as in :meth:`of`.
         """
-        found = [one for one in self._pending(None, [scope]) if one.conversation_id == conversation_id]
+        found = self._pending(scope, {conversation_id})
         if self._lake.exists:
             found += self._landed_of(scope, conversation_id, None if count is None else count - len(found)).values()
         return sorted(with_edits(found), key=lambda message: (message.sent_at, message.turn))
@@ -113,28 +119,41 @@ class KnownMessages:
 
     def add(self, path: str, messages: Sequence[Message]) -> None:
         """Remember a journal file that was just written."""
-        files = self._files.setdefault(messages[0].scope, {})
-        files[path] = frozenset(map(_key, messages)), messages if self._keeps else None
+        named = self._named.get(messages[0].scope)
+        if named is not None:
+            named[path] = frozenset(hash(one.conversation_id) for one in messages)
+        for (scope, conversation_id), files in self._talks.items():
+            if scope == messages[0].scope:
+                files[path] = [one for one in messages if one.conversation_id == conversation_id]
 
-    def _pending(self, wanted_keys: set[int] | None, scopes: Iterable[Scope]) -> list[Message]:
-        """Return the pending messages with one of the keys, or all."""
+    def _pending(self, scope: Scope, conversations: set[str]) -> list[Message]:
+        """Return the pending messages of conversations."""
+        journal, paths = self._lake.journal, journal_paths(self._lake, scope)
+        if len(conversations) > _FEW or not self._keeps:
+            before = self._named.get(scope, {})
+            self._named[scope] = {
+                path: before.get(path) or frozenset(map(hash, journal.conversations(path))) for path in paths
+            }
+            hashes = set(map(hash, conversations))
+            holding = [path for path, named in self._named[scope].items() if not hashes.isdisjoint(named)]
+            return [one for path in holding for one in journal.messages_of(path, scope, conversations)]
         found = []
-        for scope in scopes:
-            known, files = self._files.pop(scope, {}), {}
-            for file in self._lake.journal.pending(scope):
-                keys, stored = known.get(file.path, (None, None))
-                if keys is None or (stored is None and (wanted_keys is None or not keys.isdisjoint(wanted_keys))):
-                    stored = self._lake.journal.read(file).messages
-                    keys = frozenset(map(_key, stored))
-                files[file.path] = keys, stored if self._keeps else None
-                found += [one for one in stored or () if wanted_keys is None or _key(one) in wanted_keys]
-            self._files[scope] = files
-        while self._keeps and len(self._files) > _MOST_CACHED:
-            del self._files[next(iter(self._files))]
+        for conversation in conversations:
+            known = self._talks.pop((scope, conversation), {})
+            files = {
+                path: known[path] if path in known else journal.messages_of(path, scope, [conversation])
+                for path in paths
+            }
+            self._talks[scope, conversation] = files
+            found += [one for messages in files.values() for one in messages]
+        while len(self._talks) > _MAX_CONVERSATIONS:
+            del self._talks[next(iter(self._talks))]
         return found
 
     def _hours_of(self, scope: Scope, conversations: set[str]) -> set[Period]:
         """Return the hours with loaded messages of conversations. Cached per version of the index."""
+        if self._lake.tables.version(MESSAGES) < 0:
+            return set()  # before the first run, without opening the index
         try:
             version = self._lake.index.version(scope)
             if version is None:
@@ -170,6 +189,8 @@ def without_users(message: Message) -> str:
 
 def landed_messages(lake: Lake, hours: Iterable[Period], scopes: Iterable[Scope] | None = None) -> list[Message]:
     """Return the loaded messages of `hours`, of some scopes or of all."""
+    if lake.tables.version(MESSAGES) < 0:
+        return []
     # Imported here to keep opening a writer fast.
     import pyarrow.compute as pc
 

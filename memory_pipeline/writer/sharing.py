@@ -24,7 +24,7 @@ from memory_pipeline.domain.memories.record import SourceType
 from memory_pipeline.domain.scopes import Scope, label_of, user_identity
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.access_log import ids_in
-from memory_pipeline.lake.journal import placed_after
+from memory_pipeline.lake.event_clock import placed_after
 from memory_pipeline.memories.writer import MemoryEventWriter
 
 if TYPE_CHECKING:

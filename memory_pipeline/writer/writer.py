@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -22,10 +23,14 @@ from memory_pipeline.domain.conversations import (
 from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.scopes import Scope, label_of, optional_label, user_identity
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.errors import InputError, MemoryPipelineError, shown
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.memories.writer import MemoryEventWriter
+from memory_pipeline.overlay.reads import journal_paths, one_read
+from memory_pipeline.overlay.segments import is_due, least_entries, merge
 from memory_pipeline.settings import Settings
+from memory_pipeline.writer.histories import KnownHistories
 from memory_pipeline.writer.known_messages import KnownMessages, without_users
 from memory_pipeline.writer.sharing import AccessWriter, GrantedWriter, Shareable
 
@@ -37,6 +42,10 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.summaries import Summarizer
     from memory_pipeline.graph.writer import GraphWriter
+
+_log = logging.getLogger(__name__)
+#: Pending entries of a scope that start a run in the background, and those of which a writer warns once.
+MANY, _TOO_MANY = 1_000, 5_000
 
 
 class MemoryWriter(AccessWriter, MemoryEventWriter):
@@ -62,6 +71,10 @@ class MemoryWriter(AccessWriter, MemoryEventWriter):
         super().__init__(lake, scope, start, users)
         self._user_id = user_id or scope.user_id
         self._known = KnownMessages(lake, keeps=True)
+        self._histories = KnownHistories()
+        #: Called after a write, if at least :data:`MANY` entries of its scope are pending.
+        self.run_when_many: Callable[[], None] | None = None
+        self._has_warned = False
 
     @classmethod
     def open(
@@ -174,12 +187,14 @@ class MemoryWriter(AccessWriter, MemoryEventWriter):
             messages = with_ids
         return replace(self._append(messages, recalled), unread_times=noted.unread_times)
 
+    @one_read(is_new=True)
     def extend(
         self,
         conversation: Mapping[str, object],
         *,
         history: bool | None = None,
         idempotency_key: str | None = None,
+        is_new: bool = False,
         now: When | None = None,
     ) -> Receipt:
         """Write the messages of a conversation that are not stored yet. They need no timestamps.
@@ -199,6 +214,8 @@ class MemoryWriter(AccessWriter, MemoryEventWriter):
             conversation: as for :meth:`write`.
             history: whether the list repeats messages that are stored; by default the list shows it.
             idempotency_key: as for :meth:`write`. Give a retry the key of the first attempt.
+            is_new: whether the id of the conversation was just made, so that nothing is stored of it: no stored message
+                is looked up.
             now: time of receipt; by default the current time.
 
         Raises:
@@ -208,30 +225,57 @@ class MemoryWriter(AccessWriter, MemoryEventWriter):
         if isinstance(record, Mapping) and not self._is_captured(record):
             return Receipt(not_captured=_messages_in(record))
         at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
+        if history is False or idempotency_key is not None or is_new or not isinstance(record, Mapping):
+            return self._extended(record, history, idempotency_key, at, is_new=is_new)[0]
+        state = self._lake.tables.version(MESSAGES), self._lake.tombstones.forgotten()
+        known = self._histories.find(record, state)
+        if known is not None:
+            stored = in_order(self._known.last_of(known.scope, record["conversation_id"]))
+            known = known if stored and stored[-1].id == known.ids[-1] else None
+        omitted = () if known is None else known.omitted
+        rest = {**record, "messages": record["messages"][len(omitted) :]} if omitted else record
+        receipt, scope = self._extended(rest, history or known is not None or None, None, at)
+        receipt = replace(receipt, repeated=(*omitted, *receipt.repeated))
+        if scope is not None:
+            self._histories.remember(record, receipt, scope, state, known)
+        return receipt
+
+    def _extended(
+        self,
+        record: object,
+        history: bool | None,
+        idempotency_key: str | None,
+        at: datetime,
+        *,
+        is_new: bool = False,
+    ) -> tuple[Receipt, Scope | None]:
+        """Write what is new in a conversation; return the receipt, and the scope, None if nothing was said."""
         timed, times = with_times(record, self._admission(at))
         messages, recalled = self._accepted(timed, at, skips_empty=True)
         noted = self._noted(record, at)
         if not messages:
-            return replace(noted, recalled=recalled)
+            return replace(noted, recalled=recalled), None
+        scope, conversation_id = messages[0].scope, messages[0].conversation_id
         with_ids = messages if idempotency_key is None else keyed(messages, idempotency_key)
         is_compared = len(messages) > 1 and history is not False
         is_looked_up = history or any(one.source_id or one.role is Role.SYSTEM for one in with_ids)
         count = None if is_compared or is_looked_up else 1
-        stored = in_order(self._known.last_of(messages[0].scope, messages[0].conversation_id, count))
+        stored = in_order([] if is_new else self._known.last_of(scope, conversation_id, count))
         if before := written_before(messages, with_ids, stored):
-            return replace(noted, repeated=before, recalled=recalled)
+            return replace(noted, repeated=before, recalled=recalled), scope
         untimed = {place for place, message in enumerate(messages) if message.sent_at in times}
         found = continuation(
             messages, with_ids, stored, untimed, at, self._lake.tombstones.forgotten(), history=history
         )
-        receipt = self._append(found.new, recalled, found.fresh, found.edits)
-        return replace(
+        receipt = self._append(found.new, recalled, found.fresh, found.edits, is_new=is_new)
+        receipt = replace(
             receipt,
             forgotten=receipt.forgotten + found.erased,
             repeated=(*found.repeated, *receipt.repeated),
             empty=noted.empty,
             unread_times=noted.unread_times,
         )
+        return receipt, scope
 
     def _own(self, conversation: object) -> object:
         """Return a conversation with the ids of this writer. Raise InputError if it names others."""
@@ -285,11 +329,18 @@ class MemoryWriter(AccessWriter, MemoryEventWriter):
         return bool(self._lake.journal.pending(scope)) or self._lake.scopes.read([scope], ["id"]).num_rows > 0
 
     def _append(
-        self, messages: list[Message], recalled: int, fresh: Collection[int] = (), edits: Sequence[Message] = ()
+        self,
+        messages: list[Message],
+        recalled: int,
+        fresh: Collection[int] = (),
+        edits: Sequence[Message] = (),
+        *,
+        is_new: bool = False,
     ) -> Receipt:
         """Write messages that are not stored, and edits of stored ones.
 
-        Messages with the turns `fresh` are new, though equal ones may be stored.
+        Messages with the turns `fresh` are new, though equal ones may be stored. No message of a conversation that
+        `is_new` is stored.
         """
         tombstones = self._lake.tombstones.forgotten()
         remembered, changes = tombstones.filter(messages), tombstones.filter(edits)
@@ -299,7 +350,7 @@ class MemoryWriter(AccessWriter, MemoryEventWriter):
         if not remembered and not changes:
             return Receipt(recalled=recalled, forgotten=forgotten, expired=expired)
         self._lake.ensure(min(message.sent_at for message in (*remembered, *changes)))
-        stored, unnamed = self._known.of(remembered)
+        stored, unnamed = ([], []) if is_new else self._known.of(remembered)
         if unnamed:
             raise InputError(f"{without_users(unnamed[0])}; nothing was written")
         remembered = numbered(remembered, stored, fresh)
@@ -308,10 +359,35 @@ class MemoryWriter(AccessWriter, MemoryEventWriter):
         files = self._lake.journal.append([*new, *changes])
         for path in files:
             self._known.add(path, [*new, *changes])
+        for scope in {one.scope for one in (*new, *changes)}:
+            self._merge_small_files(scope)
         accepted = tuple(message.id for message in new)
         repeated = tuple(message.id for message in remembered if message.id not in set(accepted))
         changed = tuple(message.id for message in changes)
         return Receipt(accepted, repeated, tuple(files), recalled, forgotten, expired, edited=changed)
+
+    def _merge_small_files(self, scope: Scope) -> None:
+        """Merge pending files of a scope, if there are many. The write is durable before: an error only delays this."""
+        if not is_due(journal_paths(self._lake, scope)):
+            return
+        # Imported late: the rules compile many patterns.
+        from memory_pipeline.models.factory import builtin_embedder
+
+        try:
+            merge(self._lake, scope, builtin_embedder(self._lake.configuration()))
+        except (MemoryPipelineError, OSError) as error:
+            _log.warning("small pending files of %s were not merged; a later write tries again: %s", scope, error)
+        entries = least_entries(self._lake.journal.paths(scope))
+        if self.run_when_many is not None and entries >= MANY:
+            self.run_when_many()
+        elif entries >= _TOO_MANY and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "%s has more than %s pending entries, which each new process reads; run `memory-pipeline run` or the "
+                "pipeline in Dagster, or open Memory with auto_run=True",
+                scope,
+                f"{_TOO_MANY:,}",
+            )
 
     def compact(
         self,

@@ -18,7 +18,7 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.facts import rows_to_messages
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.journal import Contents, Journal, JournalFile
+from memory_pipeline.lake.journal import Journal
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps.materialize import materialize
@@ -360,14 +360,14 @@ def test_an_id_of_another_hour_cannot_be_used_for_another_text(
 
 def test_pending_files_are_read_once_for_many_batches(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     ingest(lake, [conversation(message("one", id="m1"))])
-    read = Journal.read
+    conversations = Journal.conversations
     reads = list[str]()
 
-    def noted(self: Journal, file: JournalFile, hours: Any = None) -> Contents:
-        reads.append(file.path)
-        return read(self, file, hours)
+    def noted(self: Journal, path: str) -> frozenset[str]:
+        reads.append(path)
+        return conversations(self, path)
 
-    monkeypatch.setattr(Journal, "read", noted)
+    monkeypatch.setattr(Journal, "conversations", noted)
     monkeypatch.setattr(files, "_BATCH", 1)
     ingest(lake, [conversation(message(f"{number}", id=f"n{number}")) for number in range(10)])
     assert len(reads) == 1

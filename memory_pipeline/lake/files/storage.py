@@ -193,6 +193,19 @@ class Storage:
                             changed_at = datetime.fromtimestamp(info.st_mtime, UTC)
                             yield FileInfo(path[cut:], info.st_size, f"{info.st_size}-{info.st_mtime}", changed_at)
 
+    def names(self, folder: str) -> Sequence[str]:
+        """Return the names of the files in a folder, sorted, as :meth:`list` does; much faster on a disk."""
+        if self._bucket is not None:
+            return [
+                entry.path.rpartition("/")[2]
+                for entry in self.list(folder)
+                if entry.path.count("/") == folder.count("/") + 1
+            ]
+        with self._reaching(folder), suppress(FileNotFoundError), os.scandir(f"{self._base}/{folder}") as entries:
+            files = (entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+            return sorted(name for name in files if not name.startswith("."))
+        return []
+
     def links(self, folder: str) -> Sequence[str]:
         """Return the paths of all symbolic links below a folder, sorted; none in an object store."""
         found = []

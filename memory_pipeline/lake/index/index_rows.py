@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.ports import Embedder
+
 #: The columns that say whose a row is. Each read checks them.
 OWNERS = ("scope", "workspace_id", "agent_id", "identity")
 
@@ -77,6 +79,18 @@ def facts_to_index(rows: pa.Table, dimension: int) -> pa.Table:
         ],
     }
     return _to_index(rows, columns, dimension)
+
+
+def with_vectors(rows: pa.Table, embedder: Embedder) -> pa.Table:
+    """Return rows of the ``facts`` table with the vectors of their contents; null where the embedder has none."""
+    if not rows.num_rows:
+        return rows
+    lists = [None if np.isnan(vector[0]) else vector for vector in embedder.embed(rows["content"].to_pylist())]
+    at = rows.schema.get_field_index("vector")
+    names = pa.array([None if vector is None else embedder.name for vector in lists], pa.string())
+    return rows.set_column(at, "vector", pa.array(lists, rows.schema.field(at).type)).set_column(
+        at + 1, "embed_model", names
+    )
 
 
 def fact_terms(content: str, event_at: datetime, mentioned_at: datetime | None) -> list[str]:

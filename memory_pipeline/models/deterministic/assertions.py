@@ -52,22 +52,22 @@ class Assertions:
         self.sentences = list(_own(sentences, message)) if message.role is Role.USER else []
         self._message = message
         self._names = frozenset(word for found in names for name in found for word in name.split())
+        self._read: dict[str, list[Operation]] = {}  # by the text of a sentence: rules ask for each several times
 
     def operations(self) -> list[Operation]:
         """Return the distinct operations of the message, in order."""
-        return self._operations(self.sentences)
+        return list(dict.fromkeys(one for sentence in self.sentences for one in self.operations_of(sentence)))
 
     def operations_of(self, sentence: Sentence) -> list[Operation]:
         """Return the operations of one sentence, as if it were in the message."""
-        return self._operations([sentence])
+        if sentence.text not in self._read:
+            self._read[sentence.text] = self._operations(sentence)
+        return self._read[sentence.text]
 
-    def _operations(self, sentences: Iterable[Sentence]) -> list[Operation]:
-        triples = dict.fromkeys(
-            triple
-            for sentence in sentences
-            if len(sentence.words) > 1 and len(sentence.text) <= MAX_LENGTH and "?" not in sentence.text
-            for triple in _Reader(sentence.text, self._message, self._names).triples()
-        )
+    def _operations(self, sentence: Sentence) -> list[Operation]:
+        if len(sentence.words) < 2 or len(sentence.text) > MAX_LENGTH or "?" in sentence.text:
+            return []
+        triples = dict.fromkeys(_Reader(sentence.text, self._message, self._names).triples())
         return [
             Operation.of(
                 *triple,
@@ -291,7 +291,7 @@ class _Reader(ObjectReader):
         positions, place, is_denied = self._verb(subject.end, end)
         is_ended = _ENDED.search(" ".join(words[subject.end : end])) is not None
         is_other = subject.is_group or subject.name != self._speaker
-        for phrase in phrases.TABLE if positions else ():
+        for phrase in phrases.beginning_with((words[at] for at in positions[:2]), is_elided=subject.is_elided):
             after = self._matched(phrase, positions, subject)
             if not 0 <= after < end or (subject.is_group and phrase.predicate not in phrases.SHARED):
                 continue

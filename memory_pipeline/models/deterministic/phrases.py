@@ -7,11 +7,14 @@ To add a predicate, add a line to :data:`_PHRASES`. To let it take other objects
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memory_pipeline.domain.graph.operations import Verb
 from memory_pipeline.domain.text.words import word_set
 from memory_pipeline.models.deterministic.language.lexicon import WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Predicate, operation, kind of object, phrase. ``a|b`` are alternatives, ``[a]`` is optional. "be" stands for "am",
 #: "is", "are" and "'s", "have" for "has" and "'ve" too. A denial ("don't", "no longer") withdraws the triple.
@@ -207,3 +210,31 @@ def _phrase(line: str) -> Phrase:
 
 
 TABLE: Final = tuple(_phrase(line) for line in _PHRASES.strip().splitlines())
+
+
+_Slots = tuple[tuple[frozenset[str], bool], ...]
+
+
+def _first_words(slots: _Slots) -> set[str]:
+    """Return the words with which slots may begin: those of the slots up to the first required one."""
+    needed = next((place for place, (_, is_required) in enumerate(slots) if is_required), len(slots))
+    return {word for words, _ in slots[: needed + 1] for word in words}
+
+
+def _may_be_bare(slots: _Slots) -> bool:
+    """Return whether any word may follow if "be" is left out: "[I am] allergic to nuts"."""
+    return slots[0][0] >= WORDS["be"] and not any(is_required for _, is_required in slots[1:])
+
+
+#: The places in the table of the phrases that may begin with a word, also without their first slot.
+_BEGINNING: Final[dict[str, list[int]]] = {}
+for _place, _row in enumerate(TABLE):
+    for _word in _first_words(_row.slots) | _first_words(_row.slots[1:]):
+        _BEGINNING.setdefault(_word, []).append(_place)
+_BARE: Final = [_place for _place, _row in enumerate(TABLE) if _may_be_bare(_row.slots)]
+
+
+def beginning_with(words: Iterable[str], *, is_elided: bool) -> list[Phrase]:
+    """Return the phrases that may begin with one of the words, in the order of the table."""
+    places = {place for word in words for place in _BEGINNING.get(word, ())}
+    return [TABLE[place] for place in sorted(places.union(_BARE) if is_elided else places)]

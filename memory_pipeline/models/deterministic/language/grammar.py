@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 #: A longer "sentence" (dictation, a log) is split at blanks into pieces of at most this many characters.
 MAX_LENGTH = 400
+#: Most words that a judgement of single words remembers.
+MOST_WORDS: Final = 1 << 15
 
 _MARKER = re.compile(r"\A\s*(?:[-*•–+]|\d{1,3}[.)]|#{1,6})\s+(?=\S)")
 #: A table, or a line that begins in bold, is laid out like a list.
@@ -220,6 +223,7 @@ _VERBS = _BE | _HAVE | _PAST | IRREGULAR_PAST | _CONDITIONAL | WORDS["modals"] |
 _BETWEEN = frozenset("not n't just already also never always so all both still".split())
 
 
+@lru_cache(MOST_WORDS)
 def is_verb(word: str) -> bool:
     """Return whether a lower-case word (or part of a contraction) is probably a verb."""
     return word in _VERBS or is_plain_verb(word) or is_regular_past(word)
@@ -230,6 +234,7 @@ def is_plain_form(word: str) -> bool:
     return word in WORDS["plain_verbs"]
 
 
+@lru_cache(MOST_WORDS)
 def is_plain_verb(word: str) -> bool:
     """Return whether a lower-case word is a common verb in the present tense."""
     forms = [word]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from memory_pipeline.domain.text.words import STOP_WORDS, spaced
-from memory_pipeline.models.deterministic.language.grammar import CASUAL, is_verb
+from memory_pipeline.models.deterministic.language.grammar import CASUAL, MOST_WORDS, is_verb
 from memory_pipeline.models.deterministic.language.lexicon import PHATIC, REQUESTS, WORDS
 
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
@@ -40,6 +41,7 @@ def is_english(text: str) -> bool:
     return sum(evidence) >= _LEAST_SHARE * len(words) or (min(evidence) >= 0 and max(evidence) == 1)
 
 
+@lru_cache(MOST_WORDS)
 def _evidence(word: str) -> float:
     word = word if word.endswith(_CONTRACTED) else word.partition("'")[0]
     if word in WORDS["shared_words"]:
