@@ -74,8 +74,7 @@ def _nights(lake: Lake, models: Models, agents: int) -> Iterator[dict[str, Cell]
     lake.ensure()
     scopes = [Scope(WORKSPACE, agent_name(agent)) for agent in range(agents)]
     progress(f"{agents:,} agents: {agents * _EACH:,} events")
-    for start in range(0, agents, 100):
-        _begin(lake, models, scopes[start : start + 100], _EACH)
+    _begin(lake, models, scopes, _EACH)
     night = _FIRST
     yield {"night": f"first, {agents:,} agents", **_kept(lake, models, night)}
     yield {"night": "the one after it", **_kept(lake, models, night := night.next())}
