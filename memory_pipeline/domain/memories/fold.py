@@ -110,9 +110,9 @@ class Memories:
         known = self.matches.get(key_of(changes))
         return None if known is None else self.newest[known]
 
-    def memory_id_for(self, event: MemoryEvent) -> str:
-        """Return the id of the memory that a REMEMBER creates or updates."""
-        known = self.matches.get(key_of(event.changes))
+    def memory_id_for(self, event: MemoryEvent, key: str | None = None) -> str:
+        """Return the id of the memory that a REMEMBER creates or updates; `key` is its match key, if it is known."""
+        known = self.matches.get(key or key_of(event.changes))
         if known is not None:
             return known
         similar = self.similar_to(event)
@@ -193,10 +193,11 @@ def apply(memories: Memories, event: MemoryEvent) -> None:
 
 def _remember(memories: Memories, event: MemoryEvent) -> None:
     changes = event.changes
-    memory_id = memories.memory_id_for(event)
+    key = key_of(changes)
+    memory_id = memories.memory_id_for(event, key)
     if memory_id != event.memory_id:
         memories.aliases[event.memory_id] = memory_id
-    if memories.matches.get(key_of(changes)) == memory_id or memories.similar_to(event) is not None:
+    if memories.matches.get(key) == memory_id or memories.similar_to(event) is not None:
         _repeat(memories, memories.newest[memory_id], event)
         return
     content = changes.content or ""
@@ -220,7 +221,7 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
         conversation_ids=_newest((), [event.conversation_id] if event.conversation_id else []),
         editor=event.editor,
         event_id=event.id,
-        match_keys=(key_of(changes),),
+        match_keys=(key,),
         created_at=event.event_at,
         updated_at=event.event_at,
         changed_at=event.event_at,

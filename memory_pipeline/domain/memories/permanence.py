@@ -5,6 +5,7 @@ A memory that lasts does not decay, does not become stale, and is not archived f
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memory_pipeline.domain.memories.record import ENDED, MemoryKind
@@ -88,13 +89,17 @@ def permanence_of(memory: DurableMemory) -> Permanence:
     The predicate of a fact or a preference decides, unless the memory describes one moment or is a named preference.
     Entries of contexts last.
     """
-    by_kind = _KINDS.get(memory.kind, _FACT)
-    if memory.context is not None:
+    is_of_context, is_named = memory.context is not None, memory.key is not None
+    return _permanence(memory.kind, memory.predicate or "", is_of_context, is_named or memory.is_point_in_time)
+
+
+@lru_cache(maxsize=4_096)  # each pass asks for each memory
+def _permanence(kind: MemoryKind, predicate: str, is_of_context: bool, is_of_its_kind: bool) -> Permanence:
+    by_kind = _KINDS.get(kind, _FACT)
+    if is_of_context:
         return by_kind._replace(lasts=True)
-    is_told = memory.kind in {MemoryKind.FACT, MemoryKind.PREFERENCE} and memory.key is None
-    if not is_told or memory.is_point_in_time:
+    if is_of_its_kind or kind not in {MemoryKind.FACT, MemoryKind.PREFERENCE}:
         return by_kind
-    predicate = memory.predicate or ""
     found = permanence_of_predicate(predicate.removeprefix(ENDED))
     if found is None:
         return by_kind

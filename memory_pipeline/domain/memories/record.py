@@ -32,7 +32,9 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 ENDED = "no_longer_"
 _CUT = "…"
 _One = TypeVar("_One", bound=StrEnum)
-#: Signs that change the meaning of a text: C# and C++, € and $, -5 and 5, 1.5 and 15.
+#: Signs that change the meaning of a text: C# and C++, € and $, -5 and 5, 1.5 and 15. Of the symbols, those in ASCII;
+#: others are known by their category.
+_SYMBOLS = re.compile(r"[$+<=>|~]")
 _SIGNS = re.compile(r"[#%&@]|(?<!\w)[-−](?=\d)|(?<=\d)[.,:/-](?=\d)")
 
 
@@ -290,7 +292,12 @@ def match_key(kind: MemoryKind, content: str) -> str:
 
 def signs(text: str) -> tuple[str, ...]:
     """Return the signs that distinguish a text from others with the same words, in order."""
-    return tuple(sign for sign in text if unicodedata.category(sign) in ("Sc", "Sm")) + tuple(_SIGNS.findall(text))
+    found = _SYMBOLS.findall(text) if text.isascii() else filter(_is_symbol, text)
+    return (*found, *_SIGNS.findall(text))
+
+
+def _is_symbol(character: str) -> bool:
+    return unicodedata.category(character) in ("Sc", "Sm")
 
 
 def preference_key(user_id: str, key: str) -> str:

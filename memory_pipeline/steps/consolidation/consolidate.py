@@ -12,12 +12,14 @@ import logging
 import time
 from collections import Counter, defaultdict
 from dataclasses import asdict
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.identity import NOTHING, digest
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.domain.values import batched
 from memory_pipeline.errors import BUGS, CommitConflictError, UnexpectedError, unexpected
 from memory_pipeline.lake.codec.memories import (
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import date
 
+    from memory_pipeline.domain.memories.consolidation import ConsolidationSettings
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.scopes import Scope
@@ -151,6 +154,11 @@ def _agent_key(events: str, checkpoint: ConsolidationCheckpoint | None) -> str:
     return digest(_VERSION, events, None if checkpoint is None else checkpoint_to_row(checkpoint))
 
 
+@lru_cache(maxsize=256)  # most agents have the same settings
+def _values_of(settings: ConsolidationSettings) -> dict[str, object]:
+    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in asdict(settings).items()}
+
+
 class _Run:
     def __init__(
         self,
@@ -180,13 +188,9 @@ class _Run:
             settings = self._configuration.memories(scope).consolidation_settings
             vocabulary = self._configuration.vocabulary(scope)
             curator = self.models.curator
-            values = {
-                name: sorted(value) if isinstance(value, frozenset) else value
-                for name, value in asdict(settings).items()
-            }
             method = digest(
                 _VERSION,
-                values,
+                _values_of(settings),
                 vocabulary.digest,
                 curator.name(scope),
                 curator.confirms(scope),
@@ -275,6 +279,7 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> tuple[list[AgentSimulation
     lake = run.lake
     base, old = _events_of(lake, scopes)
     for _ in range(_ATTEMPTS):
+        events = pa.concat_tables([base, old])
         simulations = _simulations(run, scopes, base, old)
         touched = {simulation.scope: simulation for simulation in simulations if simulation.first is not None}
         if touched:
@@ -293,14 +298,14 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> tuple[list[AgentSimulation
             break
         _write_events(run, touched)
         # A concurrent run may have written other events of these agents: simulate them again.
-        read = _ids(base)
-        base, old = _events_of(lake, scopes)
-        if _ids(base) == read:
+        read, events = _ids(base), lake.events.read(scopes, (*SCOPE_COLUMNS, "id", "is_consolidation"))
+        if _ids(events.filter(pc.invert(events["is_consolidation"]))) == read:
             break
+        base, old = _events_of(lake, scopes)
     else:
         raise CommitConflictError(f"the memory events of {scopes[0]} and others keep changing; run it again later")
-    events = by_scope(pa.concat_tables([base, old]))
-    return simulations, {scope: events_digest(rows["id"].to_pylist()) for scope, rows in events.items()}
+    ids = by_scope(events.select((*SCOPE_COLUMNS, "id")))
+    return simulations, {scope: events_digest(rows["id"].to_pylist()) for scope, rows in ids.items()}
 
 
 def _events_of(lake: Lake, scopes: Collection[Scope]) -> tuple[pa.Table, pa.Table]:
