@@ -26,6 +26,7 @@ from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.collections.collection import collections_of
 from memory_pipeline.lake.index.lance_internals import holds_rows, is_manifest, is_named, table_of
 from memory_pipeline.lake.index.lance_tables import Databases, run_coroutine
+from memory_pipeline.lake.index.scope_cache import CACHE, tables_in
 from memory_pipeline.lake.orphans import unnamed_files, unread_indices
 from memory_pipeline.lake.schemas import TOMBSTONES
 from memory_pipeline.sessions.store import FILE
@@ -245,7 +246,11 @@ def old_versions(lake: Lake) -> list[str]:
 
 
 def _searched(matcher: SubjectMatcher, path: str, data: bytes) -> Counter[str]:
-    read = _in_parquet(matcher, data) if data[:4] == b"PAR1" else _in_text(matcher, data)
+    if path.startswith(f"{CACHE}/"):
+        tables = tables_in(data)
+        read = None if tables is None else sum(map(matcher.in_rows, tables), Counter[str]())
+    else:
+        read = _in_parquet(matcher, data) if data[:4] == b"PAR1" else _in_text(matcher, data)
     return matcher.in_path(path) + matcher.in_bytes(data, unreadable=read is None) + (read or Counter())
 
 

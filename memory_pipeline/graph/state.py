@@ -108,15 +108,18 @@ class _StoredGraph(NamedTuple):
 
 
 class GraphOverlay(Overlay[_StoredGraph, "list[Operation]", GraphSnapshot]):
-    """The newest :class:`GraphSnapshot` of a scope."""
+    """The newest :class:`GraphSnapshot` of a scope; `is_worth` as for its memories."""
 
     user_id: str | None = None  # only a joined graph is read for a user
 
-    def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
+    def __init__(
+        self, lake: Lake, scope: Scope, pending: PendingJournal, is_worth: Callable[[], bool] = lambda: False
+    ) -> None:
         super().__init__(pending)
         self._lake = lake
         self._scope = scope
-        self._facts = RowsOfScope(lake.graph_rows, scope, _SCHEMA.names, IS_FACT)
+        self._facts = RowsOfScope(lake.graph_rows, scope, _SCHEMA.names, IS_FACT, is_worth)
+        self._aliases = RowsOfScope(lake.operations, scope, lake.operations.schema.names, _IS_ALIAS, is_worth)
         self._places = RowsOfScope(lake.operations, scope, _PLACE_COLUMNS)
 
     @cached_property
@@ -148,7 +151,7 @@ class GraphOverlay(Overlay[_StoredGraph, "list[Operation]", GraphSnapshot]):
         rows = self._facts.read()
         if known is not None and known.rows is rows:
             return known
-        aliases = rows_to_operations(self._lake.operations.read([self._scope], where=_IS_ALIAS))
+        aliases = rows_to_operations(self._aliases.read())
         names = Names.of(aliases, self.vocabulary)
         return _StoredGraph(rows, GraphSnapshot(rows.cast(_SCHEMA), names, identity=self._scope.identity), aliases)
 

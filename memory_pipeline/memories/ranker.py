@@ -120,7 +120,7 @@ class MemoryLayouts:
     def _laid_out(self, pool: Pool, top: MemorySnapshot) -> Layouts:
         """Return the layouts of a pool, each with the ids of its rows that another layout replaces."""
 
-        def read() -> RowBlock:
+        def lay_out() -> RowBlock:
             rows = self._state.rows(pool.where, {*_COLUMNS, *_WITH_CONTENT, *_VECTORS})
             return _row_block(rows, _vectors_by(rows, self._embedder), self._state.scope)
 
@@ -135,7 +135,9 @@ class MemoryLayouts:
         ]
         if not len(top.rows):
             return pending
-        return [*pending, (self._table(pool, top, read), top.above.newest.keys())]
+        form = f"{self._embedder.name} {self._embedder.dimension}"
+        kept = partial(self._state.laid_out, f"memories-{pool}", form, lay_out)
+        return [*pending, (self._table(pool, top, kept), top.above.newest.keys())]
 
     def _table(self, pool: Pool | None, top: MemorySnapshot, lay_out: Callable[[], RowBlock]) -> RowBlock:
         """Return the layout of the table's rows, cached until they change."""

@@ -32,9 +32,11 @@ from memory_pipeline.lake.codec.memories import (
 )
 from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.index.rows_of_scope import RowsOfScope
+from memory_pipeline.lake.index.scope_cache import KEPT_FROM
 from memory_pipeline.lake.schemas import MEMORIES
 from memory_pipeline.memories.snapshot import JoinedMemories, MemorySnapshot, Rows
 from memory_pipeline.overlay import Derived, Overlay
+from memory_pipeline.search.row_block import RowBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -102,14 +104,19 @@ class _Past:
 
 
 class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
-    """The newest memories of a scope."""
+    """The newest memories of a scope. `is_worth` returns whether few rows are kept for other processes, too."""
 
-    def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
+    def __init__(
+        self, lake: Lake, scope: Scope, pending: PendingJournal, is_worth: Callable[[], bool] = lambda: False
+    ) -> None:
         super().__init__(pending)
         self._lake = lake
         self._scope = scope
-        self._event_rows = RowsOfScope(lake.events, scope, _EVENT_COLUMNS)
-        self._memory_rows = RowsOfScope(lake.memory_rows, scope, _BASE_COLUMNS)
+        self._is_worth = is_worth
+        self._event_rows = RowsOfScope(lake.events, scope, _EVENT_COLUMNS, None, is_worth)
+        self._memory_rows = RowsOfScope(lake.memory_rows, scope, _BASE_COLUMNS, None, is_worth)
+        newest = f"{IS_VERSION} AND ({_NEWEST})"
+        self._newest_rows = RowsOfScope(lake.memory_rows, scope, sorted(MEMORY_COLUMNS), newest, is_worth)
         self._past = Derived(self._read_past, self._is_current)
 
     @property
@@ -350,7 +357,7 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
 
     def _whole(self, memory_ids: Collection[str] | None) -> pa.Table:
         if memory_ids is None:
-            return self.rows(_NEWEST)
+            return self._newest_rows.read()
         return self.rows(f"{_NEWEST} AND memory_id IN ({_listed(memory_ids)})")
 
     def rows(self, where: str, columns: Collection[str] = MEMORY_COLUMNS) -> pa.Table:
@@ -358,6 +365,21 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
         names = [*columns, *(name for name, _ in _BY_VERSION if name not in columns)]
         rows = self._lake.memory_rows.read([self._scope], names, f"{IS_VERSION} AND ({where})")
         return rows.sort_by(_BY_VERSION).select(list(columns))
+
+    def laid_out(self, part: str, form: str, lay_out: Callable[[], RowBlock]) -> RowBlock:
+        """Return a layout of stored rows: one that another process kept, or else a new one.
+
+        `part` names the rows. `form` tells what else they depend on: a layout of another form is not used.
+        """
+        rows = self._lake.memory_rows
+        version = rows.version(self._scope)
+        kept = rows.kept(self._scope, part, form)
+        if kept is not None and kept.version == version:
+            return RowBlock.restored(kept, self._scope)
+        block = lay_out()
+        if len(block) >= KEPT_FROM or self._is_worth():
+            rows.keep(self._scope, part, form, block.kept(version))
+        return block
 
     def _all_events(self, where: str | None = None) -> list[MemoryEvent]:
         return rows_to_events(self._lake.events.read([self._scope], where=where))

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from memory_pipeline.memories import HotIndex
     from memory_pipeline.memories.search import MemorySearch, RecalledMemory
     from memory_pipeline.reader.lineage import Node
+    from memory_pipeline.search.copies import Block
 
 
 class MemoryReader(PromptReader):
@@ -279,11 +280,19 @@ class MemoryReader(PromptReader):
             )
             undated = replace(where, since=None, until=None, ends_since=None, ends_until=None)
             entries = None if len(memories) > 1 else CONTEXTS in memories
-            beside = (
-                self._memories.blocks(undated, entries=entries, now=None if now is None else at) if memories else ()
-            )
+
+            def beside() -> Sequence[Block]:
+                return self._memories.blocks(undated, entries=entries, now=None if now is None else at)
+
             found = self._searcher.best(
-                grain, where, limit, text, now=at, explain=explain, beside=beside, with_turns=TURNS in wanted
+                grain,
+                where,
+                limit,
+                text,
+                now=at,
+                explain=explain,
+                beside=beside if memories else tuple,
+                with_turns=TURNS in wanted,
             )
         calendar, chosen, score = self._calendar_of(grain), found.choices[offset:], found.calibration
         hits = [
@@ -317,15 +326,19 @@ class MemoryReader(PromptReader):
         return self._states.scopes()
 
     def open_tables(self) -> None:
-        """Open the tables that it reads from; the first read is then faster.
+        """Open the tables that it reads from, unless all that it needs of them is kept in files.
 
         Raises:
             DamagedLanceTableError: one is lost, or another version of the package wrote it; a run rebuilds it.
         """
         lake = self._lake
-        for rows in (lake.index, lake.graph_rows, lake.events, lake.memory_rows) if lake.exists else ():
-            for scope in self.scopes:
-                rows.version(scope)
+        for scope in self.scopes if lake.exists else ():
+            is_kept = lake.index.is_kept(scope)
+            for rows in (lake.index, lake.graph_rows, lake.events, lake.memory_rows):
+                if is_kept:
+                    rows.version(scope)  # it is there, and this version of the package has read from it
+                else:
+                    rows.open(scope)
 
     @property
     def calendar(self) -> Calendar:

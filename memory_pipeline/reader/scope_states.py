@@ -117,11 +117,15 @@ class ScopeStates:
 
     def _new(self, scope: Scope) -> ScopeState:
         pending = PendingJournal(self._lake, scope)
-        memories = MemoryOverlay(self._lake, scope, pending)
+        memories = MemoryOverlay(self._lake, scope, pending, self._is_worth)
         return ScopeState(
-            IndexOverlay(self._lake, scope, self._embedder, pending, self._resident),
-            GraphOverlay(self._lake, scope, pending),
+            IndexOverlay(self._lake, scope, self._embedder, pending, self._resident, self._is_worth),
+            GraphOverlay(self._lake, scope, pending, self._is_worth),
             memories,
             MemoryLayouts(memories, self._embedder),
             SuppressionIndex(memories),
         )
+
+    def _is_worth(self) -> bool:
+        """Return whether a scope is kept: what is read with it is then kept, too, so that no table has to be opened."""
+        return any(map(self._lake.index.is_kept, self.scopes()))

@@ -26,6 +26,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.codec.facts import facts_to_rows
 from memory_pipeline.lake.index.index_rows import facts_to_index, with_vectors
 from memory_pipeline.lake.index.lance_tables import is_of_one_table
+from memory_pipeline.lake.index.scope_cache import KEPT_FROM
 from memory_pipeline.operating_system import release_freed_memory
 from memory_pipeline.overlay import Overlay, found_once
 from memory_pipeline.search import selection
@@ -58,6 +59,10 @@ _NO_NUMBERS: Final = np.empty(0, np.uint64)
 _MOST_PATCHED: Final = 1_000
 #: After a rebuild, the next one waits this many times as long as the last one took.
 _IDLE: Final = 10
+#: Seconds before rows that another process laid out are laid out again, if there are changes since.
+_LATER: Final = 10.0
+#: Table of the row numbers beside kept rows.
+_NUMBERS: Final = "numbers"
 
 
 class CachedRows(NamedTuple):
@@ -147,10 +152,12 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
     def _stored(self, known: _CachedTable | None) -> _CachedTable | None:
         of = self._of
         version = found_once(of, lambda: of.index.version(of.scope))
-        if known is not None and known.version != version:
+        if known is None:
+            known = self._kept(version)
+        elif known.version != version:
             known = self._patched(known, version)
         if known is None and not (
-            of.index.count(of.scope, self._grain) > of.resident.most and of.index.is_large(of.scope)
+            of.index.is_large(of.scope) and of.index.count(of.scope, self._grain) > of.resident.most
         ):
             # If the rows are newer than the version, they are compared once more.
             known = self._loaded(version)
@@ -196,7 +203,25 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
         table = _CachedTable.of(version, loaded, of.scope)
         if len(table) >= SKETCHED_FROM:
             _release_memory()
+        if len(table) >= KEPT_FROM or of.is_worth():
+            kept = table.base.kept(version)
+            numbers = {_NUMBERS: pa.table({"number": table.numbers})}
+            of.index.keep(of.scope, self._grain, of.form, kept._replace(tables={**kept.tables, **numbers}))
         return table
+
+    def _kept(self, version: int | None) -> _CachedTable | None:
+        """Return the rows that another process laid out, with the changes since; None without them."""
+        of = self._of
+        kept = of.index.kept(of.scope, self._grain, of.form)
+        if kept is None:
+            return None
+        numbers = kept.tables[_NUMBERS]["number"].to_numpy()
+        table = _CachedTable(kept.version, RowBlock.restored(kept, of.scope), numbers)
+        if len(table) > of.resident.most and of.index.is_large(of.scope):
+            return None
+        # A process that ends before gains nothing from a rebuild.
+        self._next_rebuild = max(self._next_rebuild, time.monotonic() + _LATER)
+        return table if kept.version == version else self._patched(table, version)
 
     def _patched(self, known: _CachedTable, version: int | None) -> _CachedTable | None:
         """Return the cached rows with the changes since; None if reading all of them is better."""
@@ -268,15 +293,27 @@ class ResidentRows:
 
 
 class IndexOverlay:
-    """The newest index rows of one scope, with pending ones. Safe to use from several threads."""
+    """The newest index rows of one scope, with pending ones. Safe to use from several threads.
+
+    `is_worth` returns whether few rows are kept for other processes, too.
+    """
 
     def __init__(
-        self, lake: Lake, scope: Scope, embedder: Embedder, pending: PendingJournal, resident: ResidentRows
+        self,
+        lake: Lake,
+        scope: Scope,
+        embedder: Embedder,
+        pending: PendingJournal,
+        resident: ResidentRows,
+        is_worth: Callable[[], bool] = lambda: False,
     ) -> None:
         self.index = lake.index
+        self.is_worth = is_worth
         self.scope = scope
         self.embedder = embedder
         self.resident = resident
+        #: How rows are laid out; see :meth:`memory_pipeline.lake.index.scope_cache.ScopeCache.find`.
+        self.form = f"{embedder.dimension}"
         self._calendar = lake.calendar
         self._grains = {
             grain: GrainOverlay(self, grain, pending if grain is Grain.WORKING else None) for grain in Grain

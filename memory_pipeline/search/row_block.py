@@ -23,6 +23,7 @@ from memory_pipeline.domain.text.ranking import NEARBY, terms
 from memory_pipeline.domain.text.spelling import Spellings, pieces_of
 from memory_pipeline.lake.index.filters import flags_of, microseconds
 from memory_pipeline.lake.index.index_rows import vectors_of
+from memory_pipeline.lake.index.scope_cache import Kept
 from memory_pipeline.search.vector_sketch import VectorSketch
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ _DAY = 86_400_000_000  # microseconds
 #: Least importance of a permanent instruction: "always", "never".
 _PERMANENT = 0.7
 _MAX_WINDOWS = 16
+#: Begins the names of the arrays of vectors among those of a block.
+_VECTORS = "vectors."
 #: Words before the name of a person who is addressed; how many messages are read for a name, and how many more must
 #: address the person than talk about one.
 _GREETS = r"\b(?:hey|hi|hello|dear|thanks|thank you|bye|good (?:morning|night)|hallo|danke|hola|gracias|salut|merci)"
@@ -164,6 +167,30 @@ class RowBlock:
     def of(cls, rows: pa.Table, dimension: int, scope: Scope | None = None) -> RowBlock:
         """Lay out rows with a column of vectors of length `dimension`."""
         return cls(rows.drop_columns(["vector"]), vectors_of(rows, dimension), scope)
+
+    def kept(self, version: int | None) -> Kept:
+        """Return all that the block consists of, as rows of a version of their table."""
+        arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        arrays |= {f"{_VECTORS}{name}": value for name, value in self.vectors.arrays().items()}
+        values = {name: value for name, value in vars(self).items() if isinstance(value, int)}
+        tables = {"rows": self.rows, "words": pa.table({"word": pa.array(list(self._codes), pa.string())})}
+        return Kept(version, arrays, tables, {**values, "speakers": self.speakers})
+
+    @classmethod
+    def restored(cls, kept: Kept, scope: Scope | None = None) -> RowBlock:
+        """Return a block of what :meth:`kept` returned."""
+        block = cls.__new__(cls)
+        own = {name: array for name, array in kept.arrays.items() if not name.startswith(_VECTORS)}
+        vectors = {name.removeprefix(_VECTORS): kept.arrays[name] for name in kept.arrays.keys() - own.keys()}
+        vars(block).update(own, **kept.values, _windows={}, _talks_holding={})
+        block.scope, block.rows, block.vectors = (
+            scope,
+            kept.tables["rows"].combine_chunks(),
+            VectorSketch.restored(vectors),
+        )
+        block.ids = block.rows["id"].combine_chunks()
+        block._codes = {word: code for code, word in enumerate(kept.tables["words"]["word"].to_pylist())}
+        return block
 
     def turns_of(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return for each row the first turn in its slot, or the row itself if there is none."""

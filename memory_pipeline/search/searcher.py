@@ -141,13 +141,13 @@ class Searcher:
         *,
         now: datetime,
         explain: bool,
-        beside: Sequence[Block] = (),
+        beside: Callable[[], Sequence[Block]] = tuple,
         with_turns: bool = True,
     ) -> Found:
         """Return the best rows. A longer list begins with the shorter one, so that pages fit together.
 
-        Memories in `beside` are ranked among the rows. A memory that was made of a message that passes is left out: the
-        message is found. `with_turns` is False for memories alone.
+        Memories that `beside` returns are ranked among the rows. A memory that was made of a message that passes is
+        left out: the message is found. `with_turns` is False for memories alone.
 
         The number of rows compared grows with `limit`. To keep earlier pages unchanged, results of a wider comparison
         are appended.
@@ -160,7 +160,7 @@ class Searcher:
             segments, masks, total = self.candidates.passing(grain, where, at_once, query)
             if not with_turns:
                 masks, total = [np.zeros(len(segment), np.bool_) for segment in segments], 0
-            memories = [self._makings.hidden(block, segments, masks) for block in beside]
+            memories = [self._makings.hidden(block, segments, masks) for block in beside()]
             question = _question(segments, query, self.local_calendar, now, self._own, memories)
             segments = [*segments, *(block.segment for block in memories)]
             masks = [*masks, *(block.mask for block in memories)]

@@ -7,11 +7,13 @@ sketch are then compared number by number; numbers are stored in 8 bits, which c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
 #: From this many vectors on, they are sketched and stored in 8 bits a number.
@@ -56,6 +58,19 @@ class VectorSketch:
             self._sketches[:, rows] = self._sketch(part).T
             part /= np.where(np.isnan(scale), 1, scale)[:, None]
             self._numbers[rows] = np.rint(part, out=part)
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, NDArray[Any]]) -> VectorSketch:
+        """Return a sketch with the arrays that :meth:`arrays` returned."""
+        sketch = cls.__new__(cls)
+        vars(sketch).update({"_exact": None, "_last": None}, **arrays)
+        sketch.present = int(arrays["present"][0])
+        return sketch
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all that it consists of."""
+        found = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return found | {"present": np.array([self.present])}
 
     def sample(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the nearness of a sample of rows, an estimate of the usual nearness."""

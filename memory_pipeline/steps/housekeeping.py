@@ -62,6 +62,7 @@ def clean_files(lake: Lake, now: datetime, *, age: timedelta = AGE, dry_run: boo
     started = time.perf_counter()
     compacted = written = 0
     if not dry_run:
+        lake.index.forget_stale()
         for merged, rewritten in (lake.index.compact(), *(each.compact() for each in lake.projections.values())):
             compacted, written = compacted + merged, written + rewritten
         for table in lance_tables(lake.storage):

@@ -120,14 +120,20 @@ class Storage:
             self._bucket.write(self._key(path), data)
             return
         with self._reaching(path):
-            self._write_local(path, data, lambda partial, target: partial.replace(target))
+            self._write_local(path, [data], lambda partial, target: partial.replace(target))
+
+    def keep(self, path: str, parts: Iterable[bytes | memoryview]) -> None:
+        """Write a file of a local root in parts, atomically. A power cut may lose or damage it."""
+        with self._reaching(path):
+            self._write_local(path, parts, lambda partial, target: partial.replace(target), durable=False)
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         """Write a file unless it exists. Return whether it was written. A power cut may lose it if not `durable`."""
         try:
             if self._bucket is None:
                 with self._reaching(path):
-                    self._write_local(path, data, lambda partial, target: target.hardlink_to(partial), durable=durable)
+                    link = Path.hardlink_to
+                    self._write_local(path, [data], lambda partial, target: link(target, partial), durable=durable)
             else:
                 self.require_creating()
                 if self._bucket.store.is_single_writer and self._bucket.is_there(self._key(path)):
@@ -138,14 +144,19 @@ class Storage:
         return True
 
     def _write_local(
-        self, path: str, data: bytes, publish: Callable[[Path, Path], object], *, durable: bool = True
+        self,
+        path: str,
+        parts: Iterable[bytes | memoryview],
+        publish: Callable[[Path, Path], object],
+        *,
+        durable: bool = True,
     ) -> None:
         target = Path(self._base, path)
         partial = target.with_name(f".{target.name}.{ULID()}")
         new: set[Path] = set()
         try:
             with self._opened(partial, new) as file:
-                file.write(data)
+                file.writelines(parts)
                 if durable:
                     file.flush()
                     flush(file.fileno())

@@ -19,7 +19,7 @@ from uuid import UUID
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -140,6 +140,22 @@ def _version_of(name: str) -> int | None:
     if found is None:
         return None
     return _COUNTED_DOWN - int(found[1]) if len(found[1]) == _DIGITS else int(found[1])
+
+
+def newest_manifest(names: Iterable[str]) -> tuple[int, str] | None:
+    """Return the number and the name of the newest of the manifests in a folder, or None without one."""
+    versions = ((number, name) for name in names if (number := _version_of(f"_versions/{name}")) is not None)
+    return max(versions, default=None)
+
+
+def metadata_in(manifest: bytes, key: bytes) -> bytes | None:
+    """Return the value of a key in the metadata of a table's schema, of less than 128 bytes, or None."""
+    # An entry of a map is a protobuf message: field 1 is the key, field 2 the value.
+    place = manifest.find(b"\x0a" + bytes([len(key)]) + key + b"\x12")
+    if place < 0:
+        return None
+    start = place + len(key) + 4
+    return manifest[start : start + manifest[start - 1]]
 
 
 def table_of(path: str) -> str | None:

@@ -30,7 +30,15 @@ from memory_pipeline.lake.files.disk import raise_of_disk
 from memory_pipeline.lake.files.storage_errors import REMEDY, in_words, is_of_store, store_policy
 from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.lake.index.lance_client import without_rest_client
-from memory_pipeline.lake.index.lance_internals import LONGEST_WRITE, has_vanished, is_conflict, is_damage, lance_table
+from memory_pipeline.lake.index.lance_internals import (
+    LONGEST_WRITE,
+    has_vanished,
+    is_conflict,
+    is_damage,
+    lance_table,
+    metadata_in,
+    newest_manifest,
+)
 from memory_pipeline.lake.index.maintenance import compact
 from memory_pipeline.lake.leases import Leases
 from memory_pipeline.operating_system import muted_panics
@@ -171,8 +179,8 @@ class Databases:
             for opened in (self._connections, self._tables, self._known):
                 opened.clear()
         if (folder, name) not in self._tables:
-            if self._storage.is_local and not await asyncio.to_thread(self._storage.has, folder):
-                return None  # connecting would create it
+            if await self.version(folder, name) is None:
+                return None  # connecting would create the folder
             connection = await self._connection(folder)
             try:
                 table = await _without_panic(connection.open_table(name))
@@ -302,19 +310,27 @@ class Databases:
         """Return a number that grows with each commit to a table, and when it is recreated; None if there is no table.
 
         A table dropped and recreated within a second may have the same number for the rest of that second. LanceDB does
-        not know this number.
+        not know this number, and is not asked: a listing and the newest manifest have it.
         """
+        return await asyncio.to_thread(self.newest_version, folder, name)
 
-        async def read(table: Any) -> int:
-            version = int(await table.version())
+    def newest_version(self, folder: str, name: str) -> int | None:
+        """Return :meth:`version`, for callers that may block."""
+        place = f"{folder}/{name}.lance/_versions"
+        while True:
+            newest = newest_manifest(self._storage.names(place))
+            if newest is None:
+                self._known.pop((folder, name), None)
+                return None
+            version, manifest = newest
             known = self._known.get((folder, name))
-            if known is None or known[0] != version or monotonic() >= known[2]:
-                # Asking for both costs three times as much, and a recreated table seldom has the same version.
-                made = int(((await table.schema()).metadata or {}).get(_MADE, 0))
-                known = self._known[folder, name] = version, made, monotonic() + _TRUSTED
-            return known[1] * _VERSIONS + version
-
-        return await self.read(folder, name, read, None)
+            if known is not None and known[0] == version and monotonic() < known[2]:
+                return known[1] * _VERSIONS + version
+            data = self._storage.read(f"{place}/{manifest}")
+            if data is not None:  # otherwise it was superseded and deleted, or the table was dropped
+                made = int(metadata_in(data, _MADE) or 0)
+                self._known[folder, name] = version, made, monotonic() + _TRUSTED
+                return made * _VERSIONS + version
 
     @asynccontextmanager
     async def claimed(self, folder: str, name: str, lease: timedelta = _LEASE) -> AsyncIterator[None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,18 +25,21 @@ from memory_pipeline.lake.index.lance_tables import (
     Databases,
     VanishedError,
     retry_lance_commit,
+    run_coroutine,
     synchronous,
 )
 from memory_pipeline.lake.index.maintenance import compact, compact_deletes
+from memory_pipeline.lake.index.scope_cache import ScopeCache
 from memory_pipeline.lake.index.table_roster import ROSTER, TableRoster
 from memory_pipeline.lake.layout import PROJECTIONS, scope_in, shard_in
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Sequence
 
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.index.projection import Projection
+    from memory_pipeline.lake.index.scope_cache import Kept
 
 _Result = TypeVar("_Result")
 Project = Callable[[pa.Table], pa.Table]
@@ -79,6 +83,7 @@ class ShardTables:
         self._projection = projection
         self._databases.expect(PROJECTIONS, projection.name, projection.is_current)
         self._nothing = projection.schema.empty_table()
+        self._cache = ScopeCache(storage, partial(self._databases.newest_version, PROJECTIONS))
         self.roster = TableRoster(storage, projection.name, shards)
         self._rewriting = asyncio.Semaphore(_REWRITTEN_AT_ONCE)
         # The version of each shard at which the large scopes were read.
@@ -95,6 +100,34 @@ class ShardTables:
         if version is None:
             await self._refuse_lost(self.roster.name_of(scope.key))
         return version
+
+    @synchronous
+    async def open(self, scope: Scope) -> None:
+        """Open the table of a scope.
+
+        Raises:
+            DamagedError: it is lost or cannot be read, or another version of the package wrote it.
+        """
+        await self._version(scope)
+        if await self._databases.table(PROJECTIONS, self.roster.name_of(scope.key)) is None:
+            await self._refuse_lost(self.roster.name_of(scope.key))
+
+    def kept(self, scope: Scope, part: str, form: str) -> Kept | None:
+        """Return what :meth:`keep` kept of a scope, or None. Call :meth:`version` before."""
+        return self._cache.find(self.roster.name_of(scope.key), scope, part, form)
+
+    def keep(self, scope: Scope, part: str, form: str, kept: Kept) -> None:
+        """Keep what was made of the rows of a scope for other processes; see :mod:`.scope_cache`."""
+        self._cache.keep(self.roster.name_of(scope.key), scope, part, form, kept)
+
+    def is_kept(self, scope: Scope) -> bool:
+        """Return whether something is kept of a scope's newest rows."""
+        version = run_coroutine(self._version(scope))
+        return version is not None and self._cache.has(self.roster.name_of(scope.key), scope, version)
+
+    def forget_stale(self) -> int:
+        """Delete what is kept of earlier versions of all tables. Return the number of deleted files."""
+        return self._cache.forget_stale()
 
     async def _version(self, scope: Scope) -> int | None:
         """Return the version of a scope's table, and update which table that is; None if it is lost, too."""
@@ -311,18 +344,11 @@ class ShardTables:
             return set()
         new = {state[1] for state in wanted - present}
         gone = sorted({state[1] for state in present} - {state[1] for state in wanted})
-        version = 0
-        if new:
-            if missing := await self._missing(name, table):
-                await table.add_columns(missing)
-            upserted = rows if len(new) == rows.num_rows else rows.filter(pc.is_in(rows["id"], pa.array(sorted(new))))
-            for start in range(0, upserted.num_rows, _UPSERTED):
-                merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-                # Rows whose embedding failed have no vector, and are found by words.
-                part = project(upserted.slice(start, _UPSERTED))
-                version = (await merge.execute(part, on_bad_vectors="null")).version
-        for start in range(0, len(gone), _LISTED):
-            version = (await table.delete(f"id IN ({listed(gone[start : start + _LISTED])})")).version
+        changed = (
+            rows if len(new) == rows.num_rows else rows.filter(pc.is_in(rows["id"], pa.array(sorted(new), pa.string())))
+        )
+        async with nullcontext() if present <= wanted else self._uncached(name):
+            version = await self._write(name, table, changed, gone, project)
 
         async def maintain() -> bool:
             try:
@@ -338,6 +364,27 @@ class ShardTables:
         if not is_there or not await self._databases.version_exists(PROJECTIONS, name, version):
             raise VanishedError
         return differing
+
+    async def _write(self, name: str, table: Any, rows: pa.Table, gone: Sequence[str], project: Project) -> int:
+        """Upsert rows, and delete those with the ids `gone`. Return the version; 0 if there was nothing to do."""
+        version = 0
+        if rows.num_rows and (missing := await self._missing(name, table)):
+            await table.add_columns(missing)
+        for start in range(0, rows.num_rows, _UPSERTED):
+            merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+            # Rows whose embedding failed have no vector, and are found by words.
+            part = project(rows.slice(start, _UPSERTED))
+            version = (await merge.execute(part, on_bad_vectors="null")).version
+        for start in range(0, len(gone), _LISTED):
+            version = (await table.delete(f"id IN ({listed(gone[start : start + _LISTED])})")).version
+        return version
+
+    @asynccontextmanager
+    async def _uncached(self, name: str) -> AsyncIterator[None]:
+        """Remove or change rows of a table inside, so that none stays in a cache: readers may keep them meanwhile."""
+        await asyncio.to_thread(self._cache.forget, name)
+        yield
+        await asyncio.to_thread(self._cache.forget, name)
 
     async def _create(self, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> Any:
         table = await self._databases.create(PROJECTIONS, name, self._projection.versioned(schema), rows)
@@ -362,13 +409,16 @@ class ShardTables:
 
         if not await self._databases.read(PROJECTIONS, name, lambda table: table.count_rows(where), 0):
             return 0
-        count = await self._databases.edit(PROJECTIONS, name, delete, 0)
-        if scope_in(name) and not await self._databases.read(PROJECTIONS, name, lambda table: table.count_rows(), 0):
-            await self._drop(name, only_if_empty=True)
-        path, same = f"{PROJECTIONS}/{name}.lance", self._projection.same
-        await self._databases.edit(
-            PROJECTIONS, name, lambda table: compact_deletes(table, self._storage, path, same), None
-        )
+        async with self._uncached(name):
+            count = await self._databases.edit(PROJECTIONS, name, delete, 0)
+            if scope_in(name) and not await self._databases.read(
+                PROJECTIONS, name, lambda table: table.count_rows(), 0
+            ):
+                await self._drop(name, only_if_empty=True)
+            path, same = f"{PROJECTIONS}/{name}.lance", self._projection.same
+            await self._databases.edit(
+                PROJECTIONS, name, lambda table: compact_deletes(table, self._storage, path, same), None
+            )
         return count
 
     async def _drop(self, name: str, *, only_if_empty: bool = False) -> bool:
@@ -376,6 +426,7 @@ class ShardTables:
         dropped = await self._databases.drop(PROJECTIONS, name, only_if_empty=only_if_empty)
         if not dropped and only_if_empty and await self._databases.table(PROJECTIONS, name) is not None:
             await asyncio.to_thread(self.roster.add, name)
+        await asyncio.to_thread(self._cache.forget, name)
         return dropped
 
     @synchronous
@@ -383,6 +434,7 @@ class ShardTables:
         """Drop a table. It stays listed until it is filled, so that it counts as lost and others do not create it."""
         await asyncio.to_thread(self.roster.add, name)
         await self._databases.drop(PROJECTIONS, name)
+        await asyncio.to_thread(self._cache.forget, name)
 
     @synchronous
     async def fill(self, name: str, rows: pa.Table) -> None:
@@ -510,10 +562,11 @@ class ShardTables:
 
         async def purge(name: str) -> None:
             renew = partial(self._projection.rewrite, self._storage, name)
-            async with self._rewriting:
-                await self._databases.edit(PROJECTIONS, name, renew, None)
-            if not await self._databases.read(PROJECTIONS, name, lambda table: table.count_rows(), 1):
-                await self._drop(name, only_if_empty=True)  # its newest commit may name deleted ids
+            async with self._uncached(name):
+                async with self._rewriting:
+                    await self._databases.edit(PROJECTIONS, name, renew, None)
+                if not await self._databases.read(PROJECTIONS, name, lambda table: table.count_rows(), 1):
+                    await self._drop(name, only_if_empty=True)  # its newest commit may name deleted ids
 
         await self._all(map(purge, names))
 

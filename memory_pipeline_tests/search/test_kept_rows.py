@@ -1,0 +1,319 @@
+"""What readers keep for other processes: used if it is sound and current, gone with the rows, and never in the way."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from memory_pipeline import Memory
+from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.subjects import Subject
+from memory_pipeline.erasure import forget, verify
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.files.storage import Storage
+from memory_pipeline.lake.index import shard_tables
+from memory_pipeline.lake.index.scope_cache import CACHE, Kept, ScopeCache
+from memory_pipeline.lake.index.vector_index import VectorIndex
+from memory_pipeline.overlay import PendingJournal
+from memory_pipeline.search import candidates, vector_sketch
+from memory_pipeline.search.candidates import GrainOverlay, IndexOverlay, ResidentRows
+from memory_pipeline.search.row_block import RowBlock
+from memory_pipeline.steps.housekeeping import clean_files
+from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
+from memory_pipeline_tests.index_rows import Embedder, Row, axis, by_period, fact, put_rows, scoped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memory_pipeline.models.factory import Models
+
+
+@pytest.fixture(autouse=True)
+def worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep and patch small scopes, too, and rebuild nothing."""
+    monkeypatch.setattr(candidates, "KEPT_FROM", 1)
+    monkeypatch.setattr(candidates, "_PATCHED_FROM", 1)
+    monkeypatch.setattr(GrainOverlay, "_start_rebuild", lambda *_: None)
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which methods read rows of the index from its tables."""
+    found: list[str] = []
+    for name in ("load", "take"):
+        method = getattr(VectorIndex, name)
+
+        def counted(self: VectorIndex, *args: Any, name: str = name, method: Any = method) -> Any:
+            found.append(name)
+            return method(self, *args)
+
+        monkeypatch.setattr(VectorIndex, name, counted)
+    return found
+
+
+TEA = [fact("tea", vector=axis(1)), fact("tea again?", 1, turn=1, role="assistant"), fact("milk 2", 120, tags=["a"])]
+
+
+def put(root: str, *rows: Row) -> None:
+    """Replace the hours of the rows, like another process."""
+    periods = [Period.parse(Grain.WORKING, period) for period in by_period(rows)]
+    put_rows(VectorIndex(Storage(root)), Grain.WORKING, periods, scoped(ACME, rows))
+
+
+def opened(root: str) -> list[tuple[RowBlock, np.ndarray[Any, Any] | None]]:
+    """Return the rows that a new process has."""
+    lake = Lake(root)
+    held = IndexOverlay(lake, ACME, Embedder(), PendingJournal(lake, ACME), ResidentRows(100))
+    table = held.rows(Grain.WORKING).table
+    assert table is not None
+    return [(part.segment, part.live) for part in table.parts]
+
+
+def said(root: str) -> list[str]:
+    found: list[str] = []
+    for block, live in opened(root):
+        contents = block.rows["content"].to_pylist()
+        found += [one for place, one in enumerate(contents) if live is None or live[place]]
+    return sorted(found)
+
+
+def kept(root: str) -> list[Path]:
+    return sorted(path for path in Path(root, CACHE).rglob("*") if path.is_file())
+
+
+def assert_equal(one: RowBlock, other: RowBlock) -> None:
+    """Compare all that blocks consist of."""
+    left, right = one.kept(1), other.kept(1)
+    assert left.arrays.keys() == right.arrays.keys()
+    for name in left.arrays:
+        np.testing.assert_array_equal(left.arrays[name], right.arrays[name], name)
+    assert left.tables == right.tables
+    assert left.values == right.values
+
+
+@pytest.mark.parametrize("sketched_from", [1, 1_000])
+def test_a_new_process_has_equal_rows_and_reads_no_table(
+    root: str, loads: list[str], monkeypatch: pytest.MonkeyPatch, sketched_from: int
+) -> None:
+    monkeypatch.setattr(vector_sketch, "SKETCHED_FROM", sketched_from)
+    put(root, *TEA)
+    [(first, _)] = opened(root)
+    [(second, _)] = opened(root)
+    assert loads == ["load"]
+    assert_equal(first, second)
+    assert second.rows.equals(first.rows)
+    for word in ("tea", "milk", "unknown"):
+        assert second.holding(word).tolist() == first.holding(word).tolist()
+    vector = np.array(axis(1), np.float32)
+    assert second.vectors.nearest(vector, 1).tolist() == first.vectors.nearest(vector, 1).tolist()
+
+
+def test_only_the_owner_may_read_the_files(root: str) -> None:
+    put(root, *TEA)
+    opened(root)
+    assert [path.stat().st_mode & 0o777 for path in kept(root)] == [0o600]
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "truncated": lambda data: data[:-100],
+    "empty": lambda _: b"",
+    "foreign": lambda _: b"PK" + bytes(5_000),
+    "first bit": lambda data: bytes([data[0] ^ 1]) + data[1:],
+    "another text": lambda data: data.replace(b"milk", b"silk"),
+    "end of zeros": lambda data: data[:-24] + bytes(24),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_file_is_ignored_and_written_again(root: str, loads: list[str], damage: Any) -> None:
+    put(root, *TEA)
+    wanted = said(root)
+    [path] = kept(root)
+    path.write_bytes(damage(path.read_bytes()))
+    assert said(root) == said(root) == wanted
+    assert loads == ["load", "load"], "once more, and then no more"
+
+
+def test_files_of_others_are_ignored(root: str, loads: list[str]) -> None:
+    put(root, *TEA)
+    said(root)
+    [path] = kept(root)
+    other = replace(ACME, agent_id="other")
+    table = path.parent.name
+    cache = ScopeCache(Storage(root), lambda _: 1)
+    cache.keep(table, other, "working", str(Embedder().dimension), Kept(1, {}, {}, {}))
+    [foreign] = set(kept(root)) - {path}
+    shutil.copy(foreign, path)
+    assert said(root) == ["milk 2", "tea", "tea again?"]
+    assert loads == ["load", "load"]
+
+
+def test_a_reader_with_another_embedder_does_not_find_the_rows(root: str) -> None:
+    put(root, *TEA)
+    said(root)
+    index, dimension = Lake(root).index, Embedder().dimension
+    assert index.version(ACME) is not None
+    assert index.kept(ACME, Grain.WORKING, str(dimension)) is not None
+    assert index.kept(ACME, Grain.WORKING, str(2 * dimension)) is None
+
+
+def test_rows_that_were_only_added_are_added_to_kept_ones(root: str, loads: list[str]) -> None:
+    put(root, *TEA)
+    said(root)
+    put(root, *TEA, fact("oats", 240))
+    assert said(root) == ["milk 2", "oats", "tea", "tea again?"]
+    assert loads == ["load", "take"]
+
+
+@pytest.mark.parametrize("rows", [TEA[:2], [*TEA[:2], TEA[2] | {"content": "rye", "digest": "e"}]])
+def test_what_is_kept_goes_with_rows_that_are_removed_or_changed(root: str, rows: list[Row]) -> None:
+    put(root, *TEA)
+    said(root)
+    periods = [Period.parse(Grain.WORKING, period) for period in by_period(TEA)]
+    put_rows(VectorIndex(Storage(root)), Grain.WORKING, periods, scoped(ACME, rows))
+    assert kept(root) == []
+    assert said(root) == sorted(row["content"] for row in rows)
+
+
+def test_deleted_and_purged_rows_are_not_kept(root: str) -> None:
+    put(root, *TEA)
+    said(root)
+    index = VectorIndex(Storage(root))
+    index.delete("content = 'tea'")
+    assert kept(root) == []
+    assert said(root) == ["milk 2", "tea again?"]
+    assert len(kept(root)) == 1
+    index.purge([ACME])
+    assert kept(root) == []
+
+
+def test_rows_that_are_removed_while_they_are_read_are_not_kept(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(root, *TEA)
+    load = VectorIndex.load
+
+    def slowly(self: VectorIndex, *args: Any) -> Any:
+        loaded = load(self, *args)
+        VectorIndex(Storage(root)).delete("content = 'tea'")
+        return loaded
+
+    monkeypatch.setattr(VectorIndex, "load", slowly)
+    opened(root)
+    assert kept(root) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders have no modes")
+def test_a_place_that_cannot_be_written_changes_nothing(root: str, loads: list[str]) -> None:
+    put(root, *TEA)
+    Path(root, CACHE).write_text("a file in the place of the folder")
+    assert said(root) == said(root) == ["milk 2", "tea", "tea again?"]
+    assert loads == ["load", "load"]
+
+
+def test_housekeeping_deletes_what_is_not_of_the_newest_version(root: str) -> None:
+    lake = Lake(root)
+    lake.ensure()
+    put(root, *TEA)
+    said(root)
+    [path] = kept(root)
+    clean_files(lake, NOW)
+    assert kept(root) in ([path], []), "a compaction may have made another version"
+    said(root)
+    put(root, *TEA, fact("oats", 240))
+    assert len(kept(root)) == 1
+    clean_files(lake, NOW)
+    assert kept(root) == []
+
+
+def test_a_scope_that_gets_a_table_of_its_own_leaves_nothing(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(root, *TEA)
+    said(root)
+    monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
+    put(root, *TEA, fact("oats", 240))
+    assert said(root) == ["milk 2", "oats", "tea", "tea again?"]
+    assert [path.parent.name.count("-") for path in kept(root)] == [2]
+
+
+_SEARCH = """
+import sys
+from datetime import datetime
+from memory_pipeline import Memory
+memory = Memory(sys.argv[1], workspace_id="acme", agent_id="support")
+now = datetime.fromisoformat(sys.argv[2])
+hits = memory.search("Where does Anna live?", now=now)
+context = str(memory.context("Where does Anna live?", now=now))
+heavy = {"lancedb", "polars", "litellm", "deltalake", "duckdb"} & set(sys.modules)
+assert not heavy, heavy
+print([hit.id for hit in hits], context)
+"""
+
+
+def _lake_of_anna(root: str, models: Models) -> Lake:
+    lake = Lake(root)
+    talk = conversation("I moved to Porto.", "Remember that I am allergic to Zanzibarium tea.", "My brother is Bob.")
+    write(lake, talk, conversation("I sell bicycles in Vienna.", name="Dora", conversation_id="c2"))
+    run(lake, models)
+    return lake
+
+
+def test_a_first_search_imports_no_heavy_library(root: str, models: Models) -> None:
+    _lake_of_anna(root, models)
+    memory = Memory(root, workspace_id="acme", agent_id="support")
+    hits, context = (
+        memory.search("Where does Anna live?", now=NOW),
+        str(memory.context("Where does Anna live?", now=NOW)),
+    )
+    assert kept(root)
+    told = subprocess.run(
+        [sys.executable, "-c", _SEARCH, root, NOW.isoformat()], check=True, capture_output=True, text=True
+    )
+    assert told.stdout == f"{[hit.id for hit in hits]} {context}\n"
+
+
+def test_an_erasure_leaves_nothing_in_kept_files(root: str, models: Models) -> None:
+    lake = _lake_of_anna(root, models)
+    memory = Memory(root, workspace_id="acme", agent_id="support")
+    memory.search("Zanzibarium tea", now=NOW)
+    memory.context("Zanzibarium tea", now=NOW)
+    assert any(b"Zanzibarium" in path.read_bytes() for path in kept(root))
+    receipt = forget(lake, models, Subject.person("acme", ["Anna"]), NOW)
+    assert not any(b"Zanzibarium" in path.read_bytes() for path in Path(root).rglob("*") if path.is_file())
+    assert verify(lake, receipt).ok
+    again = Memory(root, workspace_id="acme", agent_id="support")
+    assert all("Dora" in hit.content for hit in again.search("bicycles", now=NOW))
+    assert kept(root)
+    assert verify(lake, receipt).ok
+
+
+def test_verification_finds_remnants_in_kept_files(root: str, models: Models) -> None:
+    lake = _lake_of_anna(root, models)
+    Memory(root, workspace_id="acme", agent_id="support").search("Zanzibarium tea", now=NOW)
+    before = {path: path.read_bytes() for path in kept(root)}
+    receipt = forget(lake, models, Subject.person("acme", ["Anna"]), NOW)
+    for path, data in before.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    assert {finding.file for finding in verify(lake, receipt).findings} >= {
+        path.relative_to(root).as_posix() for path in before if path.name.endswith("working")
+    }
+
+
+def test_rows_of_a_bucket_are_kept_in_the_users_folder(
+    s3_root: str, tmp_path: Path, loads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    put(s3_root, *TEA)
+    assert said(s3_root) == said(s3_root) == ["milk 2", "tea", "tea again?"]
+    assert loads == ["load"]
+    [path] = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not Storage(s3_root).has(CACHE)
+    VectorIndex(Storage(s3_root)).delete("content = 'tea'")
+    index = Lake(s3_root).index
+    assert index.kept(ACME, "working", "8") is None
+    assert not path.exists(), "the next process deletes what was erased meanwhile, whatever it reads"
