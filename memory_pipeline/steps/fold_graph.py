@@ -26,6 +26,7 @@ from memory_pipeline.lake.codec.graph import (
     states_to_rows,
     triples_to_rows,
 )
+from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, OPERATIONS
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET
 from memory_pipeline.steps.folding import Fold, Folded, Synced, values_by_scope, without
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.results import PartitionResult
 
 _COLUMNS = ("period", *SCOPE_COLUMNS, *OPERATION_COLUMNS, "digest", "embed_model")
+#: Up to this many changed rows are listed in a condition.
+_FEW = 10_000
 _NOTHING = OPERATIONS.schema.empty_table()
 
 
@@ -95,7 +98,12 @@ class GraphFold(Fold):
         whole: Collection[Scope],  # noqa: ARG002
     ) -> Iterator[Folded]:
         operations = by_scope(self.sources.read(scopes).cast(_NOTHING.schema))
-        yield self.rows_of(operations, by_scope(self.stored.read(scopes)), deltas), scopes, "true"
+        stored = self.stored.read(scopes).cast(self.stored.schema)
+        rows = self.rows_of(operations, by_scope(stored), deltas)
+        new, gone = without(rows, stored), without(stored, rows)
+        ids = {*new["id"].to_pylist(), *gone["id"].to_pylist()}
+        # A year of facts changes by a few: the others are not compared again.
+        yield (new, scopes, f"id IN ({listed(ids)})") if len(ids) <= _FEW else (rows, scopes, "true")
 
     def rows_of(
         self, operations: Mapping[Scope, pa.Table], graphs: Mapping[Scope, pa.Table], deltas: Mapping[Scope, pa.Table]

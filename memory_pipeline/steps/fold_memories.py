@@ -162,7 +162,8 @@ class MemoryFold(Fold):
         later = self._later_events([scope for scope in scopes if scope not in whole], orders)
         if later:
             rows = self._applied(orders, later)
-            yield rows, list(later), f"id IN ({listed(rows['id'].to_pylist())})"
+            own = scopes_in(rows)
+            yield rows, [scope for scope in later if scope in own], f"id IN ({listed(rows['id'].to_pylist())})"
         others = [scope for scope in scopes if scope not in later]
         for part in batched(others, lambda one: orders[one].num_rows if one in orders else 0, _EVENTS_AT_ONCE):
             stored = self.stored.read(part, VECTOR_COLUMNS, _NEWEST)

@@ -45,7 +45,7 @@ _SCOPES_AT_ONCE = 2_000
 #: Periods that are listed in a condition.
 _PERIODS_AT_ONCE = 1_000
 
-#: Rows to write, the scopes whose rows they are compared with, and the condition on the compared rows.
+#: Rows to write, the scopes that are folded with them, and the condition on the stored rows that they replace.
 Folded = tuple[pa.Table, list["Scope"], str]
 
 
@@ -238,11 +238,17 @@ class Fold(ABC):
             if not waiting:
                 return written
             part = [scope for scope in scopes if scope in waiting]
+            before = self.sources.versions(part)
+            folded: set[Scope] = set()
             for rows, own, within in self.folded(part, deltas, whole):
                 keys = self.stored.replace(rows, own, within)
                 written |= {scope for scope in own if scope.key in keys}
-            # A concurrent run may have changed sources, or written an older fold, since the sources were read.
-            waiting, deltas, whole = self.stale(part), {}, set()
+                folded |= {*own}
+            # A concurrent run may have changed sources since they were read. Of two runs, the one that read older
+            # sources finds them changed, and folds again what it may have overwritten.
+            is_settled = self.sources.versions(part) == before
+            waiting = self.stale(scope for scope in part if not (is_settled and scope in folded))
+            deltas, whole = {}, set()
         if not waiting:
             return written
         raise CommitConflictError(f"{self.asset} of {len(waiting):,} agents keep changing; run it again later")

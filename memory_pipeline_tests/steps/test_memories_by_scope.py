@@ -19,7 +19,9 @@ from memory_pipeline.lake.layout import SHARDS, shard_of
 from memory_pipeline.lake.schemas import MEMORY_EVENTS
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.models.factory import default_models
+from memory_pipeline.steps.fold_memories import fold_memories as fold_hours
 from memory_pipeline.steps.fold_memories import refold_memories, stale_scopes
+from memory_pipeline.steps.folding import Fold
 from memory_pipeline.steps.repair import find_damage, repair
 from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline_tests.building import (
@@ -36,6 +38,8 @@ from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.memories.keeping import fold_memories, land, state_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from memory_pipeline.domain.memories.events import MemoryEvent
 
 #: Another scope of the same shard.
@@ -96,6 +100,34 @@ def test_later_events_are_applied_without_reading_earlier_ones(lake: Lake, monke
     commit(lake, [early])
     refold_memories(lake, HashingEmbedder(), [ACME])
     assert len(found) == 23
+
+
+def test_a_fold_is_checked_only_if_its_sources_changed_meanwhile(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.ensure()
+    checked: list[Scope] = []
+    stale, replace = Fold.stale, lake.memory_rows.replace
+
+    def noting(fold: Fold, scopes: Iterable[Scope]) -> set[Scope]:
+        found = list(scopes)
+        checked.extend(found)
+        return stale(fold, found)
+
+    monkeypatch.setattr(Fold, "stale", noting)
+    tea, figs, soup = remember("Anna likes tea."), remember("Bo likes figs.", 1), remember("Cy likes soup.", 2)
+    for each in (tea, figs):
+        fold_hours(lake, HashingEmbedder(), [each.hour], [each])
+    assert not checked
+
+    def overtaken(*how: Any) -> set[str]:
+        monkeypatch.setattr(lake.memory_rows, "replace", replace)
+        commit(lake, [soup])  # another run writes its event and has not folded it
+        return replace(*how)
+
+    monkeypatch.setattr(lake.memory_rows, "replace", overtaken)
+    cake = remember("Di likes cake.", 3)
+    fold_hours(lake, HashingEmbedder(), [cake.hour], [cake])
+    assert checked == [ACME]  # and folded again, which nobody disturbed
+    assert {"Cy likes soup.", "Di likes cake."} <= {*memory_rows(lake)["content"].to_pylist()}
 
 
 def test_scopes_of_one_table_do_not_touch_each_other(lake: Lake) -> None:

@@ -129,6 +129,14 @@ class ShardTables:
         """Delete what is kept of earlier versions of all tables. Return the number of deleted files."""
         return self._cache.forget_stale()
 
+    @synchronous
+    async def versions(self, scopes: Collection[Scope]) -> dict[str, int | None]:
+        """Return the version of each table of scopes; if they are equal later, nothing was written in between."""
+        await asyncio.to_thread(self.roster.refresh)
+        names = sorted({self.roster.name_of(scope.key) for scope in scopes})
+        found = await self._all(self._databases.version(PROJECTIONS, name) for name in names)
+        return dict(zip(names, found, strict=True))
+
     async def _version(self, scope: Scope) -> int | None:
         """Return the version of a scope's table, and update which table that is; None if it is lost, too."""
         while True:
