@@ -199,7 +199,7 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
 
     def _loaded(self, version: int | None) -> _CachedTable:
         of = self._of
-        loaded = of.index.load(of.scope, self._grain, of.embedder.dimension)
+        loaded = of.index.load(of.scope, self._grain, of.embedder)
         table = _CachedTable.of(version, loaded, of.scope)
         if len(table) >= SKETCHED_FROM:
             _release_memory()
@@ -236,7 +236,7 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
             return known
         if len(known.base) < _PATCHED_FROM or len(come) > _MOST_PATCHED:
             return None
-        loaded = of.index.take(of.scope, come, of.embedder.dimension)
+        loaded = of.index.take(of.scope, come, of.embedder)
         if loaded is None:
             return None
         new = RowBlock(loaded.rows, loaded.vectors, of.scope) if len(come) else None
@@ -313,7 +313,7 @@ class IndexOverlay:
         self.embedder = embedder
         self.resident = resident
         #: How rows are laid out; see :meth:`memory_pipeline.lake.index.scope_cache.ScopeCache.find`.
-        self.form = f"{embedder.dimension}"
+        self.form = f"{embedder.name} {embedder.dimension}"  # vectors of another embedder are not computed
         self._calendar = lake.calendar
         self._grains = {
             grain: GrainOverlay(self, grain, pending if grain is Grain.WORKING else None) for grain in Grain

@@ -78,7 +78,7 @@ async def compact(table: Any, same: str | None, least: int = _FEW) -> int:
     if not chosen:
         return 0
     rows = await table.take_row_ids(ids[np.isin(files_of(ids), chosen)].tolist()).to_arrow()
-    await _rewrite(table, rows, same)
+    await rewrite_rows(table, rows, same)
     return int(rows.nbytes)
 
 
@@ -96,7 +96,7 @@ async def compact_deletes(table: Any, storage: Storage, path: str, same: str) ->
         ids = (await table.query().select(["id"]).with_row_id().to_arrow())["_rowid"].to_numpy()
         beside = np.concatenate([_left_alone(ids[files_of(ids) == file]) for file in marked])
         if beside.size:
-            await _rewrite(table, await table.take_row_ids(beside.tolist()).to_arrow(), same)
+            await rewrite_rows(table, await table.take_row_ids(beside.tolist()).to_arrow(), same)
     await _vacuum(table)
 
 
@@ -112,7 +112,7 @@ async def rewrite(table: Any, storage: Storage, path: str, same: str, indices: M
         same: the condition on ``target`` and ``source`` under which a row is unchanged since it was read.
         indices: configurations of the indices by column.
     """
-    await _rewrite(table, await table.query().to_arrow(), same)
+    await rewrite_rows(table, await table.query().to_arrow(), same)
     for column, config in indices.items():
         await table.create_index(column, config=config, replace=True)
     await _vacuum(table)
@@ -127,7 +127,7 @@ def _left_alone(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return ids if rows - ids.size <= _MATERIALIZED * rows else ids[:0]
 
 
-async def _rewrite(table: Any, rows: pa.Table, same: str | None) -> None:
+async def rewrite_rows(table: Any, rows: pa.Table, same: str | None) -> None:
     """Rewrite those rows of a table that are unchanged."""
     if rows.num_rows:
         await table.merge_insert("id").when_matched_update_all(where=same).execute(rows, on_bad_vectors="null")

@@ -381,7 +381,7 @@ class ShardTables:
         for start in range(0, rows.num_rows, _UPSERTED):
             merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
             # Rows whose embedding failed have no vector, and are found by words.
-            part = project(rows.slice(start, _UPSERTED))
+            part = self._stored(name, project(rows.slice(start, _UPSERTED)))
             version = (await merge.execute(part, on_bad_vectors="null")).version
         for start in range(0, len(gone), _LISTED):
             version = (await table.delete(f"id IN ({listed(gone[start : start + _LISTED])})")).version
@@ -393,6 +393,10 @@ class ShardTables:
         await asyncio.to_thread(self._cache.forget, name)
         yield
         await asyncio.to_thread(self._cache.forget, name)
+
+    def _stored(self, name: str, rows: pa.Table) -> pa.Table:  # noqa: ARG002
+        """Return rows as a table stores them."""
+        return rows
 
     async def _create(self, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> Any:
         table = await self._databases.create(PROJECTIONS, name, self._projection.versioned(schema), rows)
@@ -448,7 +452,7 @@ class ShardTables:
     async def fill(self, name: str, rows: pa.Table) -> None:
         """Create a cleared table with all of its rows."""
         if rows.num_rows:
-            table = await self._create(name, rows.schema, rows)
+            table = await self._create(name, rows.schema, self._stored(name, rows))
             await self._projection.maintain(self._storage, name, table, 1)
         else:
             await asyncio.to_thread(self.roster.discard, name)
@@ -482,7 +486,7 @@ class ShardTables:
 
         async def add(target: Any, batches: list[pa.RecordBatch]) -> set[_State]:
             rows = pa.Table.from_batches(batches, await target.schema())
-            await target.add(rows, on_bad_vectors="null")
+            await target.add(self._stored(own, rows), on_bad_vectors="null")
             return _states(rows, self._projection.compared_columns)
 
         async def look(table: Any) -> tuple[int, pa.Table]:
@@ -539,7 +543,8 @@ class ShardTables:
 
     async def _compact(self, name: str) -> int:
         async def merge(table: Any) -> int:
-            written = await compact(table, self._projection.same, 2)
+            written = await self._converted(name, table)
+            written += await compact(table, self._projection.same, 2)
             await self._projection.maintain(self._storage, name, table, 1)
             return written
 
@@ -555,6 +560,10 @@ class ShardTables:
         except (LakeError, *FAILURES) as error:  # others keep writing, or it is damaged: continue with the other tables
             _log.warning("%s/%s.lance is not compacted: %s", PROJECTIONS, name, error)
             return 0
+
+    async def _converted(self, name: str, table: Any) -> int:  # noqa: ARG002
+        """Store the rows of a table as :meth:`_stored` does, if an earlier version wrote them. Return their bytes."""
+        return 0
 
     @synchronous
     async def purge(self, scopes: Collection[Scope] | None) -> None:

@@ -16,13 +16,21 @@ from memory_pipeline.errors import ConfigurationError, DamagedError, InputError,
 from memory_pipeline.lake.files.storage_errors import REMEDY
 from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.index.filters import Filter, listed
-from memory_pipeline.lake.index.index_rows import OWNERS, index_schema, vectors_of
+from memory_pipeline.lake.index.index_rows import (
+    COMPUTED,
+    OWNERS,
+    index_schema,
+    vectors_column,
+    vectors_of,
+    with_computed,
+    without_computed,
+)
 from memory_pipeline.lake.index.lance_tables import IndexKind, ordering, run_coroutine, synchronous
-from memory_pipeline.lake.index.maintenance import SAME
+from memory_pipeline.lake.index.maintenance import SAME, rewrite_rows
 from memory_pipeline.lake.index.projection import Projection
 from memory_pipeline.lake.index.shard_tables import of_scope, owned, unchanged
 from memory_pipeline.lake.index.sharded_rows import ShardedRows
-from memory_pipeline.lake.layout import PROJECTIONS, SHARDS
+from memory_pipeline.lake.layout import PROJECTIONS, SHARDS, scope_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -47,6 +55,8 @@ _AFRESH = (
 )
 #: From this many rows on, vectors are loaded in half precision.
 HALVED_FROM: Final = 20_000
+#: Rows that are rewritten at once without their vectors.
+_STRIPPED: Final = 20_000
 #: The columns that a search returns.
 _FOUND = [name for name in index_schema(0).names if name not in {*OWNERS, "grain", "digest"}]
 #: LanceDB's column that identifies a row by file and position.
@@ -91,6 +101,7 @@ class VectorIndex(ShardedRows):
     def __init__(self, storage: Storage, shards: int = SHARDS) -> None:
         super().__init__(storage, _INDEX, shards)
         self._embedder: dict[str, object] | None = None
+        self._checked: Embedder | None = None
         self._named: dict[tuple[Scope, Grain], tuple[int, frozenset[str]]] = {}
         self._first_turns: dict[Scope, tuple[int, datetime | None]] = {}
 
@@ -108,6 +119,7 @@ class VectorIndex(ShardedRows):
                 f"compared with those of {shown(mine)}; set `embedding` in the lake's config/workspaces.yaml back, or "
                 f"open the reader with the first embedder; or, to change it, {_AFRESH}"
             )
+        self._checked = embedder
 
     def _read_embedder(self) -> None:
         if self._embedder is None:
@@ -141,7 +153,10 @@ class VectorIndex(ShardedRows):
         ids = pa.array(sorted(state[0] for state in known), pa.string())
         # Others may be written just now. The index of the words is made by rules, which may have changed.
         names = [name for name in other.column_names if name != "terms"]
-        both = [part.filter(pc.is_in(part["id"], ids)).sort_by("id").select(names) for part in (rows, other)]
+        both = [
+            without_computed(part.filter(pc.is_in(part["id"], ids)).sort_by("id").select(names))
+            for part in (rows, other)
+        ]
         return not both[0].cast(both[1].schema).equals(both[1])
 
     def adopt(self, embedder: Embedder) -> None:
@@ -261,8 +276,8 @@ class VectorIndex(ShardedRows):
         return set(self.scan(["id"], _within(grain, (period.key for period in periods)), shard)["id"].to_pylist())
 
     @synchronous
-    async def load(self, scope: Scope, grain: Grain, dimension: int) -> Loaded:
-        """Return all rows of a scope.
+    async def load(self, scope: Scope, grain: Grain, embedder: Embedder) -> Loaded:
+        """Return all rows of a scope. Vectors that `embedder` made, and are not stored, are computed.
 
         Vectors are float32, or float16 from :data:`HALVED_FROM` rows on, which loses 10⁻³ of precision and half of the
         bytes. A large table is never in memory twice.
@@ -272,10 +287,28 @@ class VectorIndex(ShardedRows):
         async def load(table: Any) -> Loaded:
             kind = np.float16 if await table.count_rows(where) >= HALVED_FROM else np.float32
             batches = await table.query().where(where).select([*OWNERS, *_FOUND]).with_row_id().to_batches()
-            parts = [_loaded(owned(pa.Table.from_batches([batch]), scope), dimension, kind) async for batch in batches]
-            return Loaded(*map(_together, zip(*parts, strict=True))) if parts else _loaded(_NUMBERED, dimension)
+            parts = [_loaded(owned(pa.Table.from_batches([batch]), scope), embedder, kind) async for batch in batches]
+            return Loaded(*map(_together, zip(*parts, strict=True))) if parts else _loaded(_NUMBERED, embedder)
 
-        return await self._on(scope, load, _loaded(_NUMBERED, dimension))
+        return await self._on(scope, load, _loaded(_NUMBERED, embedder))
+
+    async def _converted(self, name: str, table: Any) -> int:
+        if scope_in(name) is not None or not str(self.made_by).startswith(COMPUTED):
+            return 0
+        written = 0
+        where = f"vector IS NOT NULL AND embed_model LIKE '{COMPUTED}%'"
+        while (rows := await table.query().where(where).limit(_STRIPPED).to_arrow()).num_rows:
+            await rewrite_rows(table, without_computed(rows), SAME)
+            written += rows.nbytes
+        return written
+
+    def _stored(self, name: str, rows: pa.Table) -> pa.Table:
+        if scope_in(name) is None:
+            return without_computed(rows)
+        # Its approximate index needs all of them.
+        field = rows.schema.field("vector")
+        vectors = with_computed(rows, vectors_of(rows, field.type.list_size), self._checked)
+        return rows.set_column(rows.schema.get_field_index("vector"), field, vectors_column(vectors))
 
     @synchronous
     async def numbers(self, scope: Scope) -> dict[Grain, NDArray[np.uint64]]:
@@ -290,7 +323,7 @@ class VectorIndex(ShardedRows):
         return {Grain(name): numbers[codes == code] for code, name in enumerate(grains.dictionary.to_pylist())}
 
     @synchronous
-    async def take(self, scope: Scope, numbers: NDArray[np.uint64], dimension: int) -> Loaded | None:
+    async def take(self, scope: Scope, numbers: NDArray[np.uint64], embedder: Embedder) -> Loaded | None:
         """Return the rows with ids from :meth:`numbers`, or None if the table has changed since."""
 
         async def take(table: Any) -> pa.Table:
@@ -298,7 +331,7 @@ class VectorIndex(ShardedRows):
 
         rows = await self._on(scope, take, _NUMBERED) if len(numbers) else _NUMBERED
         try:
-            return _loaded(owned(rows, scope), dimension) if rows.num_rows == len(numbers) else None
+            return _loaded(owned(rows, scope), embedder) if rows.num_rows == len(numbers) else None
         except LakeError:  # the table was rewritten, and the ids are of other rows
             return None
 
@@ -356,8 +389,8 @@ def _within(grain: Grain, keys: Iterable[str] | None) -> str:
     return where if keys is None else f"{where} AND period IN ({listed(keys)})"
 
 
-def _loaded(rows: pa.Table, dimension: int, kind: type[np.floating] = np.float32) -> Loaded:
-    vectors = vectors_of(rows, dimension).astype(kind, copy=False)
+def _loaded(rows: pa.Table, embedder: Embedder, kind: type[np.floating] = np.float32) -> Loaded:
+    vectors = with_computed(rows, vectors_of(rows, embedder.dimension), embedder).astype(kind, copy=False)
     numbers = rows[_NUMBER].to_numpy().astype(np.uint64, copy=False)
     return Loaded(rows.select([name for name in _FOUND if name != "vector"]), vectors, numbers)
 

@@ -467,7 +467,7 @@ def test_a_compaction_does_not_undo_concurrent_writes(root: str, monkeypatch: py
     members = [f"m{number}" for number in range(12)]
     for member in members:
         writer.upsert([VectorItem(member, [1, 2, 3], "before")])
-    rewrite = maintenance._rewrite
+    rewrite = maintenance.rewrite_rows
 
     async def late(*arguments: Any) -> None:
         later = [VectorItem("m3", [1, 2, 3], "meanwhile"), VectorItem("m4", [3, 2, 1], "before")]
@@ -475,7 +475,7 @@ def test_a_compaction_does_not_undo_concurrent_writes(root: str, monkeypatch: py
         await asyncio.to_thread(writer.delete, ["m5"])
         await rewrite(*arguments)
 
-    monkeypatch.setattr(maintenance, "_rewrite", late)
+    monkeypatch.setattr(maintenance, "rewrite_rows", late)
     assert compact_collection(Storage(root), "/".join(collection._where) + ".lance") > 0
     found = {match.id: match for match in collection.search([1, 2, 3], 100)}
     assert sorted(found) == sorted({*members} - {"m5"})

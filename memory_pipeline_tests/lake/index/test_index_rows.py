@@ -27,6 +27,7 @@ from memory_pipeline.lake.index.shard_tables import ShardTables
 from memory_pipeline.lake.index.table_roster import TableRoster
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.lake.layout import SHARDS, scope_in, shard_of
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline_tests.building import ACME, PROCESSES
 from memory_pipeline_tests.index_rows import index_folder, older, put_rows
 from memory_pipeline_tests.lake.index.test_vector_index import rows
@@ -51,7 +52,7 @@ def fill(index: VectorIndex, *numbers: int, scope: Scope = ACME, word: str = "wo
 
 def numbers(index: VectorIndex, scope: Scope = ACME) -> Counter[int]:
     """Return the number of rows of each of an agent's hours."""
-    found = index.load(scope, Grain.WORKING, 8).rows["period"].to_pylist()
+    found = index.load(scope, Grain.WORKING, HashingEmbedder(8)).rows["period"].to_pylist()
     return Counter((int(key[8:10]) - 1) * 24 + int(key[11:13]) for key in found)
 
 
@@ -109,7 +110,7 @@ def test_an_emptied_table_is_dropped_and_recreated(
         assert numbers(one) == {}
         assert not one.is_large(ACME)
         assert one.newest(ACME, Grain.WORKING, Filter(), 5).num_rows == 0
-        assert one.load(ACME, Grain.WORKING, 8)[0].num_rows == 0
+        assert one.load(ACME, Grain.WORKING, HashingEmbedder(8))[0].num_rows == 0
         assert one.count(ACME, Grain.WORKING) == 0
     fill(index, 7)
     second = reader.version(ACME)
@@ -387,7 +388,7 @@ def _read_many(root: str, reads: int) -> None:
         assert found[49] == WHOLE
         assert index.version(ACME)
         assert index.newest(ACME, Grain.WORKING, Filter(), 3).num_rows >= 3
-        assert index.load(ACME, Grain.WORKING, 8)[0].num_rows >= WHOLE
+        assert index.load(ACME, Grain.WORKING, HashingEmbedder(8))[0].num_rows >= WHOLE
         assert index.count(SALES, Grain.WORKING) in (0, WHOLE)
         assert numbers(index, SALES) in ({}, {0: WHOLE})
 

@@ -8,16 +8,17 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.scopes import Scope
-from memory_pipeline.errors import ConfigurationError
+from memory_pipeline.errors import ConfigurationError, LakeError
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index import projection, shard_tables
 from memory_pipeline.lake.index.filters import Filter
-from memory_pipeline.lake.index.index_rows import OWNERS, index_schema
+from memory_pipeline.lake.index.index_rows import COMPUTED, OWNERS, index_schema, vectors_column
 from memory_pipeline.lake.index.lance_tables import run_coroutine
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.lake.layout import PROJECTIONS
@@ -157,7 +158,7 @@ def test_the_newest_rows_that_pass_a_filter_come_first_and_are_counted(index: Ve
 
 def loaded(index: VectorIndex, dimension: int = 8) -> dict[str, list[float]]:
     """Return the loaded vectors by content."""
-    table, vectors, _ = index.load(ACME, Grain.WORKING, dimension)
+    table, vectors, _ = index.load(ACME, Grain.WORKING, HashingEmbedder(dimension))
     assert vectors.shape == (table.num_rows, dimension)
     return dict(zip(table["content"].to_pylist(), vectors.tolist(), strict=True))
 
@@ -176,12 +177,85 @@ def test_rows_are_loaded_with_their_own_vectors_after_any_writes(index: VectorIn
 
 def test_loaded_columns_are_those_of_ranking(index: VectorIndex) -> None:
     put_rows(index, Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", "two")})
-    table, vectors, _ = index.load(ACME, Grain.WORKING, 8)
+    table, vectors, _ = index.load(ACME, Grain.WORKING, HashingEmbedder(8))
     assert set(table.column_names) == set(index_schema(8).names) - {*OWNERS, "grain", "digest", "vector"}
     assert vectors.dtype == np.float32
-    nothing, none, _ = index.load(ACME, Grain.DAILY, 8)
+    nothing, none, _ = index.load(ACME, Grain.DAILY, HashingEmbedder(8))
     assert set(table.column_names) <= set(nothing.column_names)
     assert (nothing.num_rows, none.shape) == (0, (0, 8))
+
+
+def hashed(*texts: str) -> tuple[pa.Table, dict[str, list[float]]]:
+    """Return rows with vectors of the built-in embedder, and these vectors by text."""
+    embedder = HashingEmbedder(8)
+    assert embedder.name.startswith(COMPUTED)
+    vectors = embedder.embed(texts)
+    table = rows(HOUR, *texts)
+    for name, column in (("vector", vectors_column(vectors)), ("embed_model", pa.array([embedder.name] * len(texts)))):
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, table.schema.field(at), column)
+    return table, dict(zip(texts, vectors.tolist(), strict=True))
+
+
+def with_vectors(found: pa.Table, vectors: dict[str, list[float]]) -> pa.Table:
+    """Return stored rows with the vectors that the records have."""
+    at = found.schema.get_field_index("vector")
+    own = zip(found["content"].to_pylist(), found["vector"].to_pylist(), strict=True)
+    column = pa.array([vectors.get(text, stored) for text, stored in own], found.schema.field(at).type)
+    return found.set_column(at, found.schema.field(at), column)
+
+
+def stored_vectors(index: VectorIndex) -> int:
+    count: int = pc.count(index.read([ACME], ["vector"])["vector"]).as_py()
+    return count
+
+
+def test_vectors_of_the_built_in_embedder_are_computed_when_a_shard_is_read(root: str) -> None:
+    index = VectorIndex(Storage(root))
+    index.adopt(HashingEmbedder(8))
+    table, expected = hashed("one", "two", "three")
+    other = rows("2024-01-15T09", "of another model")
+    put_rows(index, Grain.WORKING, hours(HOUR, "2024-01-15T09"), {ACME: pa.concat_tables([table, other])})
+    assert stored_vectors(index) == 1
+    assert loaded(index) == expected | {"of another model": other["vector"][0].as_py()}
+    assert not index.damage_of(index.roster.name_of(ACME.key), wanted=lambda found: with_vectors(found, expected))
+
+
+def test_a_table_of_one_scope_has_the_vectors_of_the_built_in_embedder(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = VectorIndex(Storage(root))
+    index.adopt(HashingEmbedder(8))
+    table, expected = hashed("one", "two", "three")
+    put_rows(index, Grain.WORKING, hours(HOUR), {ACME: table[:2]})
+    assert stored_vectors(index) == 0
+    monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
+    with pytest.raises(LakeError, match="check the embedder first"):
+        put_rows(VectorIndex(Storage(root)), Grain.WORKING, hours(HOUR), {ACME: table})
+    index.compact()
+    put_rows(index, Grain.WORKING, hours(HOUR), {ACME: table})
+    assert index.is_large(ACME)
+    assert stored_vectors(index) == 3
+    assert loaded(index) == expected
+    found = index.search(ACME, Grain.WORKING, Filter(), 1, expected["two"], "nothing")
+    assert found["content"].to_pylist() == ["two"]
+
+
+def test_a_compaction_removes_the_computed_vectors_that_an_earlier_version_stored(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = VectorIndex(Storage(root))
+    index.adopt(HashingEmbedder(8))
+    table, expected = hashed("one", "two", "three")
+    with monkeypatch.context() as earlier:
+        earlier.setattr("memory_pipeline.lake.index.vector_index.without_computed", lambda rows: rows)
+        put_rows(index, Grain.WORKING, hours(HOUR), {ACME: table})
+    assert stored_vectors(index) == 3
+    assert loaded(index) == expected
+    assert not index.damage_of(index.roster.name_of(ACME.key), wanted=lambda found: with_vectors(found, expected))
+    index.compact()
+    assert stored_vectors(index) == 0
+    assert loaded(index) == expected
 
 
 def test_a_missing_vector_is_loaded_as_nan(index: VectorIndex) -> None:
@@ -208,7 +282,7 @@ def test_vectors_of_many_rows_are_loaded_in_half_precision(
     table = table.set_column(at, table.schema.field(at), lists)
     put_rows(index, Grain.WORKING, hours(HOUR), {ACME: table[:5]})  # two commits, and so two batches at least
     put_rows(index, Grain.WORKING, hours(HOUR), {ACME: table})
-    found, held, _ = index.load(ACME, Grain.WORKING, 8)
+    found, held, _ = index.load(ACME, Grain.WORKING, HashingEmbedder(8))
     assert held.dtype == kind
     order = [int(name) for name in found["content"].to_pylist()]
     assert sorted(order) == list(range(count))
