@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from benchmarks.measure import Table
 
 NAMES = (
+    "everyday",
     "ingest",
     "backfill",
     "search",

@@ -41,7 +41,9 @@ EARLIER = datetime(2024, 6, 15, tzinfo=UTC)
 
 
 def _hits(hits: Any) -> list[tuple[str, str, float]]:
-    return [(hit.id, hit.content, round(hit.score or 0.0, 3)) for hit in hits]
+    """Return hits in the order of their scores. Processors differ in the last digits, which order equal ones."""
+    found = [(hit.id, hit.content, round(hit.score or 0.0, 3)) for hit in hits]
+    return sorted(found, key=lambda one: (-one[2], one[0]))
 
 
 def _newest(memory: Memory, grain: Grain) -> list[tuple[str, str, float]]:
