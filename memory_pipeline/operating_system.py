@@ -163,6 +163,19 @@ def release_freed_memory() -> None:
             trim(0)
 
 
+def available_memory() -> int:
+    """Return how many bytes of memory this process may still take without swapping; 0 if that is not known."""
+    with suppress(OSError, ValueError, IndexError):
+        known = Path("/proc/meminfo").read_text("ascii").partition("MemAvailable:")[2]
+        found = int(known.split()[0]) * 1024
+        with suppress(OSError, ValueError):  # the limit of a container; "max" is none
+            group = Path("/sys/fs/cgroup")
+            used = int((group / "memory.current").read_text("ascii"))
+            found = min(found, int((group / "memory.max").read_text("ascii")) - used)
+        return found
+    return 0
+
+
 def share(write: Callable[[IO[bytes]], object]) -> SharedFile:
     """Create a temporary file for child processes and fill it with `write`. Where it can, it is in memory.
 

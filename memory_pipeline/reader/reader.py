@@ -144,7 +144,8 @@ class MemoryReader(PromptReader):
                 :class:`~memory_pipeline.reader.all_users.AllUsersReader`.
             on_behalf_of: another agent of the workspace, for which it reads; see :meth:`of_agent`.
             embedder: the embedder that the pipeline uses; by default the one in the lake's config/workspaces.yaml.
-            resident_rows: rows of the index to hold in memory; larger tables are searched on disk.
+            resident_rows: rows of the index to hold in memory; larger tables are searched in a mapped file, or on disk
+                until a thread has made it.
             timezone: IANA name of the time zone in which days are shown, and "yesterday" in a question is meant; by
                 default the agent's in the configuration, or the lake's.
 

@@ -3,7 +3,8 @@
 If the table has changed, the ids of the agent's rows are read, and only new rows are loaded: many agents share a table.
 Of a large agent, new rows are laid out beside the cached ones, and deleted rows are masked. A search waits only for
 that. Meanwhile a thread rebuilds the whole layout for later searches. If an agent has more rows than the cache may
-hold, and a table of its own, that table is searched on disk, and only the rows found there are ranked.
+hold, and a table of its own, its rows are used from a mapped file. Until a thread has made that file, the table is
+searched on disk, and only the rows found there are ranked.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from memory_pipeline.lake.codec.facts import facts_to_rows
 from memory_pipeline.lake.index.index_rows import facts_to_index, with_vectors
 from memory_pipeline.lake.index.lance_tables import is_of_one_table
 from memory_pipeline.lake.index.scope_cache import KEPT_FROM
-from memory_pipeline.operating_system import release_freed_memory
+from memory_pipeline.operating_system import available_memory, release_freed_memory
 from memory_pipeline.overlay import Overlay, found_once
 from memory_pipeline.search import selection
 from memory_pipeline.search.copies import Copies
@@ -57,6 +58,10 @@ _PATCHED_FROM: Final = 1_000
 _NO_NUMBERS: Final = np.empty(0, np.uint64)
 #: Most rows that are laid out while a search waits.
 _MOST_PATCHED: Final = 1_000
+#: The same as a share of the rows, if that is more.
+_MOST_PATCHED_SHARE: Final = 0.01
+#: Memory that laying out takes, by row.
+_BYTES_OF_ROW: Final = 8_000
 #: After a rebuild, the next one waits this many times as long as the last one took.
 _IDLE: Final = 10
 #: Seconds before rows that another process laid out are laid out again, if there are changes since.
@@ -82,6 +87,7 @@ class _CachedTable:
         deleted: mask of the rows deleted since; None if there are none.
         added: rows added since.
         points: points of the summaries, computed on demand.
+        is_mapped: whether `base` is in a file that is mapped, so that the system may free its memory.
     """
 
     version: int | None
@@ -90,6 +96,7 @@ class _CachedTable:
     deleted: NDArray[np.bool_] | None = None
     added: RowBlock | None = None
     points: RowBlock | None = None
+    is_mapped: bool = False
 
     @classmethod
     def of(cls, version: int | None, loaded: Loaded, scope: Scope) -> _CachedTable:
@@ -101,8 +108,15 @@ class _CachedTable:
         return len(self.base) + (0 if self.added is None else len(self.added))
 
     @property
-    def is_patched(self) -> bool:
-        return self.added is not None or self.deleted is not None
+    def held(self) -> int:
+        """The number of rows that are in memory and in no file."""
+        return len(self) - (len(self.base) if self.is_mapped else 0)
+
+    @property
+    def patched(self) -> int:
+        """The number of rows added or deleted since the last full layout."""
+        gone = 0 if self.deleted is None else int(np.count_nonzero(self.deleted))
+        return gone + (0 if self.added is None else len(self.added))
 
     @property
     def parts(self) -> list[CachedRows]:
@@ -148,22 +162,31 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
         self._grain = grain
         #: Earliest time of the next rebuild; infinity during a rebuild.
         self._next_rebuild = 0.0
+        #: A version without kept rows that could be used.
+        self._not_kept: int | None = None
 
     def _stored(self, known: _CachedTable | None) -> _CachedTable | None:
         of = self._of
         version = found_once(of, lambda: of.index.version(of.scope))
-        if known is None:
-            known = self._kept(version)
-        elif known.version != version:
+        if known is not None and known.version != version:
             known = self._patched(known, version)
-        if known is None and not (
-            of.index.is_large(of.scope) and of.index.count(of.scope, self._grain) > of.resident.most
-        ):
+        elif known is None and version != self._not_kept:
+            known = self._kept(version)
+            self._not_kept = None if known is not None else version
+        if known is None and (count := self._too_many()):
+            self._start_rebuild(count)
+        elif known is None:
             # If the rows are newer than the version, they are compared once more.
             known = self._loaded(version)
-        if known is not None and known.is_patched:
-            self._start_rebuild()
+        elif known.patched > (0 if len(known.base) <= of.resident.most else len(known.base) * _MOST_PATCHED_SHARE / 2):
+            self._start_rebuild(len(known))
         return known
+
+    def _too_many(self) -> int:
+        """Return the number of stored rows if they are too many to load, or else 0."""
+        of = self._of
+        count = of.index.count(of.scope, self._grain) if of.index.is_large(of.scope) else 0
+        return count if count > of.resident.most else 0
 
     def _recorded(self, files: Sequence[PendingFile]) -> list[pa.Table]:
         """Return facts as index rows. One batch computes all missing vectors."""
@@ -216,9 +239,7 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
         if kept is None:
             return None
         numbers = kept.tables[_NUMBERS]["number"].to_numpy()
-        table = _CachedTable(kept.version, RowBlock.restored(kept, of.scope), numbers)
-        if len(table) > of.resident.most and of.index.is_large(of.scope):
-            return None
+        table = _CachedTable(kept.version, RowBlock.restored(kept, of.scope), numbers, is_mapped=True)
         # A process that ends before gains nothing from a rebuild.
         self._next_rebuild = max(self._next_rebuild, time.monotonic() + _LATER)
         return table if kept.version == version else self._patched(table, version)
@@ -231,20 +252,28 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
         present = of.numbers(version).get(self._grain, _NO_NUMBERS)
         come = np.setdiff1d(present, known.numbers)
         gone = np.isin(known.numbers, present, invert=True)
-        if not (len(come) or gone.any() or known.is_patched):
+        if not (len(come) or gone.any() or known.patched):
             known.version = version  # rows of another scope have changed
             return known
-        if len(known.base) < _PATCHED_FROM or len(come) > _MOST_PATCHED:
+        if len(known.base) < _PATCHED_FROM or len(come) > max(_MOST_PATCHED, len(known.base) * _MOST_PATCHED_SHARE):
             return None
         loaded = of.index.take(of.scope, come, of.embedder)
         if loaded is None:
             return None
         new = RowBlock(loaded.rows, loaded.vectors, of.scope) if len(come) else None
         patched = replace(known, version=version, added=new, deleted=gone if gone.any() else None, points=None)
-        return patched if len(patched) <= of.resident.most else None
+        return patched if patched.held <= of.resident.most else None
 
-    def _start_rebuild(self) -> None:
-        """Rebuild the layout in a thread, unless that is in progress or was done recently."""
+    def _start_rebuild(self, rows: int) -> None:
+        """Rebuild the layout in a thread, unless that is in progress or was done recently.
+
+        If so many rows are too many to hold, that only makes the file, later and if there is memory for it.
+        """
+        is_file = rows > self._of.resident.most
+        if is_file and not self._next_rebuild:
+            self._next_rebuild = time.monotonic() + _LATER
+        if is_file and (rows < KEPT_FROM or rows * _BYTES_OF_ROW > available_memory()):
+            return
         if time.monotonic() >= self._next_rebuild:
             self._next_rebuild = math.inf
             threading.Thread(target=self._rebuild, name="memory-layout").start()
@@ -254,6 +283,10 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
         try:
             version = self._of.index.version(self._of.scope)
             rebuilt = self._loaded(version)
+            if len(rebuilt) > self._of.resident.most and self._of.index.is_large(self._of.scope):
+                self._not_kept = None
+                self.drop()  # the next search maps the file
+                return
             with self._lock:
                 # Rows added during the rebuild are patched in by the next search.
                 if self._base is not None:
@@ -266,10 +299,10 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
 
 
 class ResidentRows:
-    """Limits the rows in memory to `most`, all grains and scopes together. Safe to use from several threads.
+    """Limits the rows in memory to `most`, all grains and scopes together; rows in mapped files do not count.
 
     It evicts the least recently used grain of a scope. The rows of a scope without a table of its own are cached even
-    if they are more.
+    if they are more. Safe to use from several threads.
     """
 
     def __init__(self, most: int) -> None:
@@ -325,7 +358,7 @@ class IndexOverlay:
         """Return the newest rows of a grain."""
         overlay = self._grains[grain]
         found = overlay.snapshot()
-        self.resident.use(overlay, None if found.table is None else len(found.table))
+        self.resident.use(overlay, None if found.table is None else found.table.held)
         return found
 
     def points(self, grain: Grain) -> RowBlock | None:

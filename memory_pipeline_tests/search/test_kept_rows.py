@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -238,6 +239,50 @@ def test_a_scope_that_gets_a_table_of_its_own_leaves_nothing(root: str, monkeypa
     put(root, *TEA, fact("oats", 240))
     assert said(root) == ["milk 2", "oats", "tea", "tea again?"]
     assert [path.parent.name.count("-") for path in kept(root)] == [2]
+
+
+@pytest.fixture
+def large(root: str, monkeypatch: pytest.MonkeyPatch) -> IndexOverlay:
+    """A reader of a scope with a table of its own, and more rows than it may hold."""
+    monkeypatch.undo()
+    monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
+    monkeypatch.setattr(candidates, "KEPT_FROM", 1)
+    monkeypatch.setattr(candidates, "_PATCHED_FROM", 1)
+    monkeypatch.setattr(candidates, "_LATER", 0)
+    put(root, *TEA)
+    lake = Lake(root)
+    return IndexOverlay(lake, ACME, Embedder(), PendingJournal(lake, ACME), ResidentRows(1))
+
+
+def _finish_layouts() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "memory-layout":
+            thread.join()
+
+
+def test_rows_that_are_too_many_to_hold_are_laid_out_in_a_file_and_mapped(root: str, large: IndexOverlay) -> None:
+    assert large.rows(Grain.WORKING).table is None, "the first search does not wait"
+    assert large.rows(Grain.WORKING).table is None
+    _finish_layouts()
+    assert len(kept(root)) == 1
+    table = large.rows(Grain.WORKING).table
+    assert table is not None
+    assert sorted(table.rows["content"].to_pylist()) == ["milk 2", "tea", "tea again?"]
+    put(root, *TEA, fact("oats", 240))
+    patched = large.rows(Grain.WORKING).table
+    assert patched is not None
+    assert sorted(patched.rows["content"].to_pylist()) == ["milk 2", "oats", "tea", "tea again?"]
+    assert sum(large.resident._held.values()) == 1, "only the row that is in no file"
+
+
+def test_rows_are_not_laid_out_without_memory_for_them(
+    root: str, large: IndexOverlay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "available_memory", lambda: 10_000)
+    for _ in range(3):
+        assert large.rows(Grain.WORKING).table is None
+    _finish_layouts()
+    assert kept(root) == []
 
 
 _SEARCH = """

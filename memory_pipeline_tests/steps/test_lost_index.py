@@ -148,7 +148,7 @@ def test_tables_of_another_version_are_named_and_a_run_rebuilds_them(
     every = [lake.index, *lake.projections.values()]
     for rows in every:
         with pytest.raises(DamagedError, match=r"another version of memory-pipeline; run `memory-pipeline run`"):
-            rows.version(ACME)
+            rows.open(ACME)
     with pytest.raises(DamagedError, match="another version"):
         found(lake, ACME, models)
     assert sorted(damage.name for damage in find_damage(lake)) == tables

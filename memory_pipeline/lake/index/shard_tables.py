@@ -93,8 +93,10 @@ class ShardTables:
     async def version(self, scope: Scope) -> int | None:
         """Return a number that grows with each commit to a scope's table and each rebuild, or None without a table.
 
+        The table is not opened.
+
         Raises:
-            DamagedError: the table is lost or cannot be read.
+            DamagedError: the table is lost.
         """
         version = await self._version(scope)
         if version is None:
