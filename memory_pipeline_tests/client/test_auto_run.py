@@ -12,7 +12,7 @@ import pytest
 from memory_pipeline import Memory
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.overlay import segments
-from memory_pipeline.writer import writer
+from memory_pipeline.writer import adding
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,8 +23,8 @@ NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 @pytest.fixture(autouse=True)
 def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "LEAST", (4, 4))
-    monkeypatch.setattr(writer, "MANY", 8)
-    monkeypatch.setattr(writer, "_TOO_MANY", 12)
+    monkeypatch.setattr(adding, "MANY", 8)
+    monkeypatch.setattr(adding, "_TOO_MANY", 12)
 
 
 def add(memory: Memory, count: int) -> None:

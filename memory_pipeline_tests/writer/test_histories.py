@@ -9,7 +9,7 @@ import pytest
 
 from memory_pipeline import Memory
 from memory_pipeline.domain import conversations
-from memory_pipeline.writer import writer
+from memory_pipeline.writer import adding
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +57,7 @@ def test_only_the_new_message_is_read(chat: Chat, monkeypatch: pytest.MonkeyPatc
         sizes.append(len(record["messages"]))
         return read(record, *arguments, **named)
 
-    monkeypatch.setattr(writer, "read_messages", noted)
+    monkeypatch.setattr(adding, "read_messages", noted)
     for count in range(1, 4):
         messages.append({"role": "user", "content": f"New {count}."})
         assert chat.send(messages) == (1, 99 + count, 0, 0)
