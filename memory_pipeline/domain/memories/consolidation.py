@@ -252,7 +252,7 @@ def promote(draft: Draft, settings: ConsolidationSettings) -> None:
         draft.act(MemoryVerb.PROMOTE, memory, reason)
 
 
-__all__ = ["ConsolidationSettings", "Night", "consolidate", "due", "review_due"]
+__all__ = ["ConsolidationSettings", "Night", "consolidate", "due", "review_due", "reviews"]
 
 #: Events after which an earlier pass may apply again: a merged memory may be promoted or have further duplicates; a
 #: formerly hot memory may be stale.
@@ -311,12 +311,14 @@ def consolidate(
         if not any(event.verb in _REPEATING for event in events[before:]):
             break
         since = at  # All earlier changes have been compared.
-    review = {
-        memory.id: rot_at(memory, at)
-        for memory in memories.newest.values()
-        if memory.is_active and needs_review(memory, at)
-    }
-    return Night(day, at, tuple(events), troubles, dict(sorted(review.items()))), memories
+    return Night(day, at, tuple(events), troubles, reviews(memories, at)), memories
+
+
+def reviews(memories: Memories, at: datetime) -> dict[str, float]:
+    """Return the context rot of the memories that need a review at an instant, by id."""
+    newest = memories.newest.values()
+    found = {memory.id: rot_at(memory, at) for memory in newest if memory.is_active and needs_review(memory, at)}
+    return dict(sorted(found.items()))
 
 
 def _one_line(error: Exception) -> str:
@@ -331,7 +333,8 @@ def due(memories: Memories, after: datetime, settings: ConsolidationSettings, *,
     `after` is the end of the last consolidated day, UTC: the earliest possible result. Only staleness depends on the
     time.
     """
-    return _first(memories.newest.values(), lambda one, at: _would_change(one, at, settings, confirms=confirms), after)
+    fading = [one for one in memories.newest.values() if one.is_active and not lasts(one)]
+    return _first(fading, lambda one, at: _would_change(one, at, settings, confirms=confirms), after)
 
 
 def review_due(memories: Memories, after: datetime) -> datetime | None:
@@ -346,7 +349,8 @@ def _first(
     """Return the first instant from `after` on at which something is so of a memory; once so, it stays so."""
     first = after + _HORIZON
     found = None
-    for memory in memories:
+    # The oldest is often the first one, and then no other needs a search.
+    for memory in sorted(memories, key=lambda one: one.updated_at):
         if not is_so(memory, first):
             continue
         before = after - _TICK

@@ -29,10 +29,12 @@ from memory_pipeline.lake.codec.memories import (
     events_digest,
     events_projected,
     fold_states,
+    rows_digest,
     rows_to_events,
+    rows_to_memories,
 )
 from memory_pipeline.lake.index.filters import quoted
-from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, MEMORIES
 from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET, LedgerEntry
 from memory_pipeline.steps.consolidation.cosines import CosineMatrix
 from memory_pipeline.steps.consolidation.days import (
@@ -177,6 +179,8 @@ class _Run:
         self.checkpoints = read_checkpoints(lake.tables)
         self.unchanged_before = _read_unchanged(lake)
         self.unchanged: dict[str, str] = {}
+        # Agents whose events have not changed, but are due, with their value in `unchanged`.
+        self.only_due: dict[Scope, str] = {}
         earlier = [*self.entries, *(each.through.key for each in self.checkpoints.values())]
         self.until = max([requested[-1], *map(parse_day, earlier)])
         self._configuration = lake.configuration()
@@ -217,8 +221,12 @@ class _Run:
         self.unchanged[key] = later
         if checkpoint is None:
             return True
+        if checkpoint.troubles or checkpoint.method != self.rules(scope).method:
+            return False
         is_due = checkpoint.due is not None and checkpoint.due.key <= self.until.key
-        return not (is_due or checkpoint.troubles or checkpoint.method != self.rules(scope).method)
+        if is_due:
+            self.only_due[scope] = later
+        return not is_due
 
 
 def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
@@ -231,7 +239,9 @@ def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
         if run.dry_run:
             break
         touched = [simulation for simulation in simulations if simulation.first is not None]
-        refold_memories(lake, run.models.embedder, [simulation.scope for simulation in touched])
+        refold_memories(
+            lake, run.models.embedder, [simulation.scope for simulation in touched if simulation.stored is None]
+        )
         results = {simulation.scope: simulation.result() for simulation in simulations}
         replaced = write_checkpoints(
             lake.tables,
@@ -244,8 +254,11 @@ def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
         # Erasure may have written its tombstone after this run read, and deleted before this run wrote.
         if lake.tombstones.state() == tombstones:
             for simulation in simulations:
-                key = _agent_key(digests.get(simulation.scope, ""), results[simulation.scope])
-                run.unchanged[key] = simulation.later.key if simulation.later else ""
+                scope = simulation.scope
+                later = simulation.later.key if simulation.later else ""
+                is_stored = simulation.stored is not None
+                key = _agent_key(digests.get(scope, ""), results[scope])
+                run.unchanged[key] = run.only_due[scope] if is_stored else later
             break
         _log.info("consolidation: data was erased during the run, repeating %s agents", f"{len(scopes):,}")
         run.checkpoints = read_checkpoints(lake.tables)
@@ -277,6 +290,8 @@ def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
 def _simulated(run: _Run, scopes: Sequence[Scope]) -> tuple[list[AgentSimulation], dict[Scope, str]]:
     """Simulate agents and write their consolidation events. Return the simulations and the digests of all events."""
     lake = run.lake
+    reviewed = _reviewed(run, [scope for scope in scopes if scope in run.only_due])
+    scopes = [scope for scope in scopes if scope not in reviewed]
     base, old = _events_of(lake, scopes)
     for _ in range(_ATTEMPTS):
         events = pa.concat_tables([base, old])
@@ -305,7 +320,41 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> tuple[list[AgentSimulation
     else:
         raise CommitConflictError(f"the memory events of {scopes[0]} and others keep changing; run it again later")
     ids = by_scope(events.select((*SCOPE_COLUMNS, "id")))
-    return simulations, {scope: events_digest(rows["id"].to_pylist()) for scope, rows in ids.items()}
+    digests = {scope: run.states[scope].events for scope in reviewed}
+    digests |= {scope: events_digest(rows["id"].to_pylist()) for scope, rows in ids.items()}
+    return [*reviewed.values(), *simulations], digests
+
+
+def _reviewed(run: _Run, scopes: Sequence[Scope]) -> dict[Scope, AgentSimulation]:
+    """Return simulations of the agents in which memories only become due for a review, from stored memories."""
+    if not scopes:
+        return {}
+    rows = run.lake.memory_rows.read(scopes, [name for name in MEMORIES.schema.names if name != "vector"])
+    is_state = pc.equal(rows["version"], 0)
+    states, versions = fold_states(rows.filter(is_state)), by_scope(rows.filter(pc.invert(is_state)))
+    memories = rows_to_memories(rows)
+    uses = _uses_of(run, scopes)
+    found = {}
+    for scope, own in versions.items():
+        state, checkpoint = states.get(scope), run.checkpoints.get(scope.key)
+        if state is None or checkpoint is None or state.events != run.states[scope].events:
+            continue
+        if rows_digest(own["digest"].to_pylist()) != state.rows:  # the write of the rows was not completed
+            continue
+        simulation = AgentSimulation(
+            scope, run.rules(scope), run.lake.calendar, {}, {}, checkpoint, run.requested, run.until,
+            uses.get(scope.key, ()), memories[scope],
+        )  # fmt: skip
+        if simulation.first is not None:
+            found[scope] = simulation
+    return found
+
+
+def _uses_of(run: _Run, scopes: Sequence[Scope]) -> Mapping[str, list[MemoryUse]]:
+    uses: defaultdict[str, list[MemoryUse]] = defaultdict(list)
+    for use in run.lake.access_log.uses(scopes):
+        uses[use.scope_key].append(use)
+    return uses
 
 
 def _events_of(lake: Lake, scopes: Collection[Scope]) -> tuple[pa.Table, pa.Table]:
@@ -359,9 +408,7 @@ def _simulations(run: _Run, scopes: Sequence[Scope], base: pa.Table, consolidati
     old: dict[Scope, dict[Period, list[MemoryEvent]]] = defaultdict(lambda: defaultdict(list))
     for event, key in zip(rows_to_events(consolidation), consolidation["period"].to_pylist(), strict=True):
         old[event.scope][parse_day(key)].append(event)
-    uses: dict[str, list[MemoryUse]] = defaultdict(list)
-    for use in run.lake.access_log.uses(scopes):
-        uses[use.scope_key].append(use)
+    uses = _uses_of(run, scopes)
     return [
         AgentSimulation(
             scope,
@@ -372,7 +419,7 @@ def _simulations(run: _Run, scopes: Sequence[Scope], base: pa.Table, consolidati
             run.checkpoints.get(scope.key),
             run.requested,
             run.until,
-            uses[scope.key],
+            uses.get(scope.key, ()),
         )
         for scope in scopes
     ]

@@ -7,7 +7,7 @@ consolidated, got late events, or had a failed pass. The ledger has an entry for
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -113,7 +113,8 @@ class ConsolidationCheckpoint:
     """How far the memories of one agent are consolidated, and from which events: a row of ``consolidation``.
 
     Attributes:
-        through: the last simulated day; later days had no cause.
+        through: the last day with events, changes or a failed pass; on later ones, memories only became due for a
+            review.
         due: the next day on which time alone changes something.
         days: days, and months before, each with a digest of its events up to `through`.
         method: digest of the rules, settings and models.
@@ -183,20 +184,28 @@ def write_checkpoints(
 ) -> Period | None:
     """Replace the checkpoints of `scopes` in one commit. Return the last day through which a replaced one was made."""
     keys = pa.array([scope.key for scope in scopes], pa.string())
-    new = _CHECKPOINTS.to_rows(list(checkpoints))
-
+    checkpoints = list(checkpoints)
     replaced: dict[str, str] = {}
 
     def merged(old: pa.Table) -> pa.Table:
         is_own = pc.is_in(old["id"], keys)
         own = old.filter(is_own)
         replaced.update(zip(own["id"].to_pylist(), own["through"].to_pylist(), strict=True))
-        return pa.concat_tables([old.filter(pc.invert(is_own)), new])
+        known = {each.scope: each for each in _CHECKPOINTS.to_records(own)}
+        new = [_later(each, known.get(each.scope)) for each in checkpoints]
+        return pa.concat_tables([old.filter(pc.invert(is_own)), _CHECKPOINTS.to_rows(new)])
 
     buckets = {scope.key[0] for scope in scopes}
     if buckets:
         tables.transform(CONSOLIDATION, buckets, merged, remade=buckets)
     return max(map(parse_day, replaced.values()), default=None)
+
+
+def _later(one: ConsolidationCheckpoint, other: ConsolidationCheckpoint | None) -> ConsolidationCheckpoint:
+    """Return the one that is due later if two are of the same events: a concurrent run for later days made it."""
+    if other is None or one.due is None or replace(other, due=one.due) != one:
+        return one
+    return other if other.due is None or other.due.key > one.due.key else one
 
 
 def _split_span(text: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.memories.consolidation import consolidate, due, review_due
+from memory_pipeline.domain.memories.consolidation import Night, consolidate, due, review_due, reviews
 from memory_pipeline.domain.memories.fold import Memories, apply_use, fold_events
 from memory_pipeline.domain.memories.record import Temperature
 from memory_pipeline.domain.periods import Grain, hour_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.graph.triples import Vocabulary
-    from memory_pipeline.domain.memories.consolidation import ConsolidationSettings, Night
+    from memory_pipeline.domain.memories.consolidation import ConsolidationSettings
     from memory_pipeline.domain.memories.draft import Curator
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Calendar, Period
@@ -65,6 +65,7 @@ class AgentSimulation:
         old: existing consolidation events by day.
         uses: of its memories, by time. They are no cause of a day.
         checkpoint: of earlier consolidation.
+        stored: the memories, if no event has changed since the checkpoint; see :meth:`_review`.
         requested: in order.
         until: the last day ever requested.
         first: the first day to simulate; None if everything is current.
@@ -82,6 +83,7 @@ class AgentSimulation:
     requested: Sequence[Period]
     until: Period
     uses: Sequence[MemoryUse] = ()
+    stored: Memories | None = None
     first: Period | None = None
     memories: Memories = field(default_factory=Memories)
     simulated: list[Night] = field(default_factory=list)
@@ -93,6 +95,9 @@ class AgentSimulation:
     _counted: int = 0
 
     def __post_init__(self) -> None:
+        if self.stored is not None:
+            self._review(self.stored)
+            return
         self.first = self._first()
         if self.first is not None:
             self._start(self.first)
@@ -107,6 +112,30 @@ class AgentSimulation:
     def later(self) -> Period | None:
         """The first day after `until` that already has events."""
         return min((day for day in self.happened if day.key > self.until.key), default=None)
+
+    def _review(self, memories: Memories) -> None:
+        """Simulate days on which memories become due for a review, and nothing else happens.
+
+        If a memory may change, `first` remains None, and the agent must be simulated from its events.
+        """
+        checkpoint = self.checkpoint
+        if checkpoint is None or any(memories.resolved(use.memory_id) not in memories.newest for use in self.uses):
+            return
+        end = self.calendar.bounds(checkpoint.through)[1]
+        if self.uses and self.uses[-1].at >= end:  # it may enter the hot index
+            return
+        self.memories = memories
+        self._count_uses(end)
+        night, simulated = checkpoint.due, list[Night]()
+        while night is not None and night.key <= self.until.key:
+            end = self.calendar.bounds(night)[1]
+            change = self._change_due(end)
+            if change is not None and change <= end:
+                return
+            simulated.append(Night(night, end, (), {}, reviews(self.memories, end)))
+            self._count_hot(night)
+            night = self._night_of(night.next(), change, review_due(self.memories, end))
+        self.first, self.simulated, self._through, self._chain = checkpoint.due, simulated, checkpoint.through, night
 
     def advance_to(self, night: Period) -> None:
         """Apply the base events up to the end of a day."""
@@ -128,7 +157,6 @@ class AgentSimulation:
     def consolidate_day(self, night: Period, vectors: CosineMatrix) -> Night:
         """Consolidate the day that the simulation has reached."""
         bounds = self.calendar.bounds(night)
-        has_cause = night == self._chain
         missing = vectors.missing_of(memory.content for memory in self.memories.newest.values() if memory.is_recalled)
         done, self.memories = consolidate(
             self.memories, self.scope, night, bounds, self.rules.settings, self.rules.vocabulary,
@@ -139,20 +167,22 @@ class AgentSimulation:
         if done.troubles:
             done = replace(done, troubles={name: _line(why) for name, why in done.troubles.items()})
         self._forced = None
-        if has_cause or done.events or done.troubles:
+        if night in self.happened or done.events or done.troubles:
             self._through = night
         self._chain = night.next() if done.troubles else self._next_cause(night.next(), bounds[1])
         self.simulated.append(done)
-        self.hot[night] = sum(memory.temperature is Temperature.HOT for memory in self.memories.newest.values())
+        self._count_hot(night)
         return done
+
+    def _count_hot(self, night: Period) -> None:
+        self.hot[night] = sum(memory.temperature is Temperature.HOT for memory in self.memories.newest.values())
 
     def result(self) -> ConsolidationCheckpoint | None:
         """Return the checkpoint after the last day, or None for an agent without events."""
         if self.first is None:
             return self.checkpoint
-        if self._through is None:  # under new rules, no day had a cause
-            days = [day for day in self.happened if day.key < self.first.key]
-            self._through = max(days, default=None)
+        if self.checkpoint is not None and self.stored is not None:
+            return replace(self.checkpoint, due=self._chain)
         if self._through is None:
             return None
         before = () if self.checkpoint is None else self.checkpoint.troubles
@@ -199,8 +229,8 @@ class AgentSimulation:
         self.memories = fold_events(past)
         self._count_uses(begins)
         self._days = [day for day in days if first.key <= day.key <= self.until.key][::-1]
-        if self.checkpoint is not None and self.checkpoint.through.key < first.key:
-            self._through = self.checkpoint.through
+        nights = [night for night, events in self.old.items() if events]
+        self._through = max((day for day in (*days, *nights) if day.key < first.key), default=None)
         self._chain = first if self._is_cause(first) else self._next_cause(first, begins)
 
     def _is_cause(self, night: Period) -> bool:
@@ -215,10 +245,12 @@ class AgentSimulation:
         return min((night for night in times if night is not None), default=None)
 
     def _due(self, earliest: Period, after: datetime) -> Period | None:
-        times = (
-            due(self.memories, after, self.rules.settings, confirms=self.rules.curator.confirms(self.scope)),
-            review_due(self.memories, after),
-        )
+        return self._night_of(earliest, self._change_due(after), review_due(self.memories, after))
+
+    def _change_due(self, after: datetime) -> datetime | None:
+        return due(self.memories, after, self.rules.settings, confirms=self.rules.curator.confirms(self.scope))
+
+    def _night_of(self, earliest: Period, *times: datetime | None) -> Period | None:
         at = min((one for one in times if one is not None), default=None)
         if at is None:
             return None

@@ -22,6 +22,7 @@ from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.errors import ModelError, UnexpectedError
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.index.scoped_rows import ScopedRows
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, EVENTS, LEDGER, MEMORIES, MEMORY_EVENTS
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
@@ -202,6 +203,32 @@ def test_the_cache_of_unchanged_agents_may_be_lost(filled: Lake, models: Models,
         assert (done.agents, done.written) == (0, False)
     assert versions(filled) == before
     assert rows(filled) == whole
+
+
+def test_days_on_which_memories_only_become_due_for_a_review_read_no_events(
+    filled: Lake, models: Models, tmp_path: Path, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights = pending_days(filled, START, AFTER)
+    consolidate(filled, models, nights[:60], START)
+    other = Lake(str(shutil.copytree(filled.storage.uri, tmp_path / "other")))
+    reviewed, of_events, read, agents = [], list[Any](), ScopedRows.read, 0
+
+    def noting(rows: ScopedRows, scopes: Any, *how: Any) -> Any:
+        of_events.extend(scopes if rows is filled.events else ())
+        return read(rows, scopes, *how)
+
+    monkeypatch.setattr(ScopedRows, "read", noting)
+    for start in range(60, len(nights), 6):
+        found = consolidate(filled, models, nights[start : start + 6], START)
+        other.storage.delete(["state/consolidation.json"])  # else the agents would not be read from their events
+        expected = consolidate(other, models, nights[start : start + 6], START)
+        assert found.nights == expected.nights
+        reviewed += [line for each in found.nights for line in each.review]
+        agents += found.agents
+    assert reviewed
+    assert agents
+    assert not of_events
+    assert rows(filled) == rows(other) == whole
 
 
 def test_events_of_today_are_consolidated_tomorrow(filled: Lake, models: Models) -> None:
