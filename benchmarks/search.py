@@ -63,7 +63,7 @@ from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.search import scoring, vector_sketch
-from memory_pipeline.search.candidates import DEFAULT_ROWS
+from memory_pipeline.search.index_overlay import DEFAULT_ROWS
 from memory_pipeline.writer import MemoryWriter
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from memory_pipeline.search.arguments import (
     sources_of,
     validate_query,
 )
-from memory_pipeline.search.candidates import DEFAULT_ROWS
+from memory_pipeline.search.index_overlay import DEFAULT_ROWS
 from memory_pipeline.search.searcher import Hit, Hits
 
 if TYPE_CHECKING:

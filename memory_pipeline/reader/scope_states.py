@@ -16,7 +16,7 @@ from memory_pipeline.memories.search import MemorySearch
 from memory_pipeline.memories.state import JoinedOverlays, MemoryOverlay
 from memory_pipeline.overlay import PendingJournal, found_once
 from memory_pipeline.reader.packing.suppression import SuppressionIndex, joined_rules
-from memory_pipeline.search.candidates import IndexOverlay, ResidentRows
+from memory_pipeline.search.index_overlay import IndexOverlay, ResidentRows
 from memory_pipeline.search.searcher import Searcher
 
 if TYPE_CHECKING:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.text.ranking import OwnName
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.index.filters import Filter
-    from memory_pipeline.search.candidates import IndexOverlay
     from memory_pipeline.search.copies import Block
+    from memory_pipeline.search.index_overlay import IndexOverlay
     from memory_pipeline.search.row_block import RowBlock
     from memory_pipeline.search.scoring import Scored, Word
 

@@ -18,7 +18,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.search.candidates import DEFAULT_ROWS
+from memory_pipeline.search.index_overlay import DEFAULT_ROWS
 from memory_pipeline.search.row_block import RowBlock
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter

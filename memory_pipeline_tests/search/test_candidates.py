@@ -13,7 +13,7 @@ from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.overlay import PendingJournal
-from memory_pipeline.search.candidates import IndexOverlay, ResidentRows
+from memory_pipeline.search.index_overlay import IndexOverlay, ResidentRows
 from memory_pipeline_tests.building import ACME, PROCESSES
 from memory_pipeline_tests.index_rows import Embedder, Row, axis, by_period, fact, put_rows, scoped, summary
 

@@ -15,20 +15,20 @@ from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.overlay import PendingJournal
-from memory_pipeline.search import candidates
-from memory_pipeline.search.candidates import GrainOverlay, IndexOverlay, ResidentRows
+from memory_pipeline.search import index_overlay
+from memory_pipeline.search.index_overlay import GrainOverlay, IndexOverlay, ResidentRows
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.index_rows import Embedder, Row, axis, by_period, fact, put_rows, scoped
 
 if TYPE_CHECKING:
-    from memory_pipeline.search.candidates import CachedRows
+    from memory_pipeline.search.index_overlay import CachedRows
 
 
 @pytest.fixture(autouse=True)
 def patched_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patch small tables too, and rebuild only when a test asks for it."""
-    monkeypatch.setattr(candidates, "_PATCHED_FROM", 1)
-    monkeypatch.setattr(candidates, "_IDLE", 0)
+    monkeypatch.setattr(index_overlay, "_PATCHED_FROM", 1)
+    monkeypatch.setattr(index_overlay, "_IDLE", 0)
     monkeypatch.setattr(GrainOverlay, "_start_rebuild", lambda *_: None)
 
 
@@ -111,7 +111,7 @@ def test_a_recreated_table_is_read_whole(held: IndexOverlay, index: VectorIndex)
 
 
 def test_large_changes_are_read_whole(held: IndexOverlay, index: VectorIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "_MOST_PATCHED", 2)
+    monkeypatch.setattr(index_overlay, "_MOST_PATCHED", 2)
     put(index, *(fact(f"row {number}", 240 + number) for number in range(3)))
     parts = parts_of(held)
     assert parts is not None
@@ -135,7 +135,7 @@ def test_the_layout_is_rebuilt_in_a_thread(
     held: IndexOverlay, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(candidates, "_PATCHED_FROM", 1)
+    monkeypatch.setattr(index_overlay, "_PATCHED_FROM", 1)
     put(index, fact("oats", 240, vector=axis(4)))
     deadline = time.monotonic() + 60
     while len(parts_of(held) or []) != 1 and time.monotonic() < deadline:

@@ -23,8 +23,8 @@ from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.scope_cache import CACHE, Kept, ScopeCache
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.overlay import PendingJournal
-from memory_pipeline.search import candidates, vector_sketch
-from memory_pipeline.search.candidates import GrainOverlay, IndexOverlay, ResidentRows
+from memory_pipeline.search import index_overlay, vector_sketch
+from memory_pipeline.search.index_overlay import GrainOverlay, IndexOverlay, ResidentRows
 from memory_pipeline.search.row_block import RowBlock
 from memory_pipeline.steps.housekeeping import clean_files
 from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep and patch small scopes, too, and rebuild nothing."""
-    monkeypatch.setattr(candidates, "KEPT_FROM", 1)
-    monkeypatch.setattr(candidates, "_PATCHED_FROM", 1)
+    monkeypatch.setattr(index_overlay, "KEPT_FROM", 1)
+    monkeypatch.setattr(index_overlay, "_PATCHED_FROM", 1)
     monkeypatch.setattr(GrainOverlay, "_start_rebuild", lambda *_: None)
 
 
@@ -68,11 +68,14 @@ def put(root: str, *rows: Row) -> None:
     put_rows(VectorIndex(Storage(root)), Grain.WORKING, periods, scoped(ACME, rows))
 
 
+def overlay(root: str, embedder: Embedder | None = None, most: int = 100) -> IndexOverlay:
+    lake = Lake(root)
+    return IndexOverlay(lake, ACME, embedder or Embedder(), PendingJournal(lake, ACME), ResidentRows(most))
+
+
 def opened(root: str) -> list[tuple[RowBlock, np.ndarray[Any, Any] | None]]:
     """Return the rows that a new process has."""
-    lake = Lake(root)
-    held = IndexOverlay(lake, ACME, Embedder(), PendingJournal(lake, ACME), ResidentRows(100))
-    table = held.rows(Grain.WORKING).table
+    table = overlay(root).rows(Grain.WORKING).table
     assert table is not None
     return [(part.segment, part.live) for part in table.parts]
 
@@ -159,10 +162,12 @@ def test_files_of_others_are_ignored(root: str, loads: list[str]) -> None:
 def test_a_reader_with_another_embedder_does_not_find_the_rows(root: str) -> None:
     put(root, *TEA)
     said(root)
-    index, dimension = Lake(root).index, Embedder().dimension
+    index = Lake(root).index
     assert index.version(ACME) is not None
-    assert index.kept(ACME, Grain.WORKING, str(dimension)) is not None
-    assert index.kept(ACME, Grain.WORKING, str(2 * dimension)) is None
+    assert index.kept(ACME, Grain.WORKING, overlay(root).form) is not None
+    other = Embedder()
+    other.name = "another"
+    assert index.kept(ACME, Grain.WORKING, overlay(root, other).form) is None
 
 
 def test_rows_that_were_only_added_are_added_to_kept_ones(root: str, loads: list[str]) -> None:
@@ -246,12 +251,11 @@ def large(root: str, monkeypatch: pytest.MonkeyPatch) -> IndexOverlay:
     """A reader of a scope with a table of its own, and more rows than it may hold."""
     monkeypatch.undo()
     monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
-    monkeypatch.setattr(candidates, "KEPT_FROM", 1)
-    monkeypatch.setattr(candidates, "_PATCHED_FROM", 1)
-    monkeypatch.setattr(candidates, "_LATER", 0)
+    monkeypatch.setattr(index_overlay, "KEPT_FROM", 1)
+    monkeypatch.setattr(index_overlay, "_PATCHED_FROM", 1)
+    monkeypatch.setattr(index_overlay, "_LATER", 0)
     put(root, *TEA)
-    lake = Lake(root)
-    return IndexOverlay(lake, ACME, Embedder(), PendingJournal(lake, ACME), ResidentRows(1))
+    return overlay(root, most=1)
 
 
 def _finish_layouts() -> None:
@@ -278,7 +282,7 @@ def test_rows_that_are_too_many_to_hold_are_laid_out_in_a_file_and_mapped(root: 
 def test_rows_are_not_laid_out_without_memory_for_them(
     root: str, large: IndexOverlay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidates, "available_memory", lambda: 10_000)
+    monkeypatch.setattr(index_overlay, "available_memory", lambda: 10_000)
     for _ in range(3):
         assert large.rows(Grain.WORKING).table is None
     _finish_layouts()
