@@ -340,8 +340,9 @@ class Memory(TieredMemory):
         """Process all pending data of the lake: facts, summaries of closed periods, graph, and durable memories.
 
         Return a result for each grain, and the report of consolidation; first what became of short-term entries of
-        sessions, if any was promoted or refused. Needs ``memory-pipeline[run]``. Safe to repeat
-        and to interrupt. Dagster does the same on a schedule.
+        sessions, if any was promoted or refused. Needs ``memory-pipeline[run]``. Safe to repeat and to interrupt.
+        Dagster does the same on a schedule. Marts, which only SQL reads, are built by ``memory-pipeline run``, or by
+        Dagster once a day.
 
         Raises:
             QualityError: rows of some partitions are invalid; all others are complete.
@@ -351,7 +352,8 @@ class Memory(TieredMemory):
         from memory_pipeline.client.pipeline import run_all
 
         self.lake.ensure()
-        events = run_all(self.lake, self._models, self.lake.calendar.moment("now", now or clock()))
+        at = self.lake.calendar.moment("now", now or clock())
+        events = run_all(self.lake, self._models, at, builds_marts=False)
         return [event for event in events if not isinstance(event, Grain)]
 
     def check(self, *, now: When | None = None) -> tuple[str, ...]:

@@ -192,7 +192,7 @@ class OpenedMemory:
         from memory_pipeline.client.pipeline import run_all
 
         try:
-            for _ in run_all(self.lake, self._models, self.lake.calendar.moment("now", clock())):
+            for _ in run_all(self.lake, self._models, self.lake.calendar.moment("now", clock()), builds_marts=False):
                 pass
         except (MemoryPipelineError, OSError) as error:
             _log.warning("a run in the background failed; a later write starts another one: %s", error)

@@ -95,6 +95,8 @@ def run_all(
     now: datetime,
     between: tuple[datetime, datetime] | None = None,
     runner: Runner | None = None,
+    *,
+    builds_marts: bool = True,
 ) -> Iterator[Grain | RunResult | ConsolidationReport | Promotion]:
     """Process the periods that are pending as of `now`, or all closed periods that overlap `between`.
 
@@ -105,7 +107,8 @@ def run_all(
     the report of consolidation if a day was pending.
 
     Damaged or invalid partitions are skipped with the coarser ones above them. All others and the marts still run, and
-    the first such error is raised at the end. Other errors are raised at once. Finished partitions stay.
+    the first such error is raised at the end. Other errors are raised at once. Finished partitions stay. Without
+    `builds_marts`, the marts stay stale until a run builds them.
 
     Raises:
         QualityError: rows of some partitions are invalid.
@@ -114,8 +117,6 @@ def run_all(
         LakeError: the database of sessions cannot be reached, or an erasure cannot be finished.
         ConfigurationError: its address is not set.
     """
-    from memory_pipeline.analytics import stale_marts
-
     runner = runner or DirectRunner(lake, models)
     errors: list[Exception] = []
     failed: set[Period] = set()
@@ -152,10 +153,16 @@ def run_all(
         yield from attempted(lambda: runner.consolidation(days))
     list(attempted(lambda: lake.access_log.settle(now)))
     list(attempted(lake.calls.settle))  # calls of readers, also where no period is due
-    if stale_marts(lake):
+    if builds_marts and _has_stale_marts(lake):
         errors += runner.marts()
     if errors:
         raise errors[0]
+
+
+def _has_stale_marts(lake: Lake) -> bool:
+    from memory_pipeline.analytics import stale_marts  # imports DuckDB
+
+    return bool(stale_marts(lake))
 
 
 def _prepared(
