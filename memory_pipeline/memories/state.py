@@ -32,7 +32,7 @@ from memory_pipeline.lake.codec.memories import (
 )
 from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.index.rows_of_scope import RowsOfScope
-from memory_pipeline.lake.index.scope_cache import KEPT_FROM
+from memory_pipeline.lake.index.scope_cache import CACHED_FROM
 from memory_pipeline.lake.schemas import MEMORIES
 from memory_pipeline.memories.snapshot import JoinedMemories, MemorySnapshot, Rows
 from memory_pipeline.overlay import Derived, Overlay
@@ -104,7 +104,7 @@ class _Past:
 
 
 class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
-    """The newest memories of a scope. `is_worth` returns whether few rows are kept for other processes, too."""
+    """The newest memories of a scope. `is_worth` returns whether few rows are cached for other processes, too."""
 
     def __init__(
         self, lake: Lake, scope: Scope, pending: PendingJournal, is_worth: Callable[[], bool] = lambda: False
@@ -367,18 +367,18 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
         return rows.sort_by(_BY_VERSION).select(list(columns))
 
     def laid_out(self, part: str, form: str, lay_out: Callable[[], RowBlock]) -> RowBlock:
-        """Return a layout of stored rows: one that another process kept, or else a new one.
+        """Return a layout of stored rows: one that another process cached, or else a new one.
 
         `part` names the rows. `form` tells what else they depend on: a layout of another form is not used.
         """
         rows = self._lake.memory_rows
         version = rows.version(self._scope)
-        kept = rows.kept(self._scope, part, form)
-        if kept is not None and kept.version == version:
-            return RowBlock.restored(kept, self._scope)
+        entry = rows.cached(self._scope, part, form)
+        if entry is not None and entry.version == version:
+            return RowBlock.restored(entry, self._scope)
         block = lay_out()
-        if len(block) >= KEPT_FROM or self._is_worth():
-            rows.keep(self._scope, part, form, block.kept(version))
+        if len(block) >= CACHED_FROM or self._is_worth():
+            rows.store_cached(self._scope, part, form, block.cache_entry(version))
         return block
 
     def _all_events(self, where: str | None = None) -> list[MemoryEvent]:

@@ -127,5 +127,5 @@ class ScopeStates:
         )
 
     def _is_worth(self) -> bool:
-        """Return whether a scope is kept: what is read with it is then kept, too, so that no table has to be opened."""
-        return any(map(self._lake.index.is_kept, self.scopes()))
+        """Return whether a scope is cached: what is read with it is then cached too, so that no table is opened."""
+        return any(map(self._lake.index.is_cached, self.scopes()))

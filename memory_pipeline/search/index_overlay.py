@@ -1,4 +1,4 @@
-"""The index rows of a scope in memory, with pending ones: read, patched, laid out again, and kept for other processes.
+"""The index rows of a scope in memory, with pending ones: read, patched, laid out again, cached for other processes.
 
 If the table has changed, the ids of the agent's rows are read, and only new rows are loaded: many agents share a table.
 Of a large agent, new rows are laid out beside the cached ones, and deleted rows are masked. A search waits only for
@@ -24,7 +24,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.codec.facts import facts_to_rows
 from memory_pipeline.lake.index.index_rows import facts_to_index, with_vectors
 from memory_pipeline.lake.index.lance_tables import is_of_one_table
-from memory_pipeline.lake.index.scope_cache import KEPT_FROM
+from memory_pipeline.lake.index.scope_cache import CACHED_FROM
 from memory_pipeline.operating_system import available_memory, release_freed_memory
 from memory_pipeline.overlay import Overlay, found_once
 from memory_pipeline.search.row_block import RowBlock, points_of
@@ -59,7 +59,7 @@ _BYTES_OF_ROW: Final = 8_000
 _IDLE: Final = 10
 #: Seconds before rows that another process laid out are laid out again, if there are changes since.
 _LATER: Final = 10.0
-#: Table of the row numbers beside kept rows.
+#: Table of the row numbers beside cached rows.
 _NUMBERS: Final = "numbers"
 
 
@@ -155,17 +155,17 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
         self._grain = grain
         #: Earliest time of the next rebuild; infinity during a rebuild.
         self._next_rebuild = 0.0
-        #: A version without kept rows that could be used.
-        self._not_kept: int | None = None
+        #: A version without cached rows that could be used.
+        self._not_cached: int | None = None
 
     def _stored(self, known: _CachedTable | None) -> _CachedTable | None:
         of = self._of
         version = found_once(of, lambda: of.index.version(of.scope))
         if known is not None and known.version != version:
             known = self._patched(known, version)
-        elif known is None and version != self._not_kept:
-            known = self._kept(version)
-            self._not_kept = None if known is not None else version
+        elif known is None and version != self._not_cached:
+            known = self._cached(version)
+            self._not_cached = None if known is not None else version
         if known is None and (count := self._too_many()):
             self._start_rebuild(count)
         elif known is None:
@@ -219,23 +219,23 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
         table = _CachedTable.of(version, loaded, of.scope)
         if len(table) >= SKETCHED_FROM:
             _release_memory()
-        if len(table) >= KEPT_FROM or of.is_worth():
-            kept = table.base.kept(version)
+        if len(table) >= CACHED_FROM or of.is_worth():
+            entry = table.base.cache_entry(version)
             numbers = {_NUMBERS: pa.table({"number": table.numbers})}
-            of.index.keep(of.scope, self._grain, of.form, kept._replace(tables={**kept.tables, **numbers}))
+            of.index.store_cached(of.scope, self._grain, of.form, entry._replace(tables={**entry.tables, **numbers}))
         return table
 
-    def _kept(self, version: int | None) -> _CachedTable | None:
+    def _cached(self, version: int | None) -> _CachedTable | None:
         """Return the rows that another process laid out, with the changes since; None without them."""
         of = self._of
-        kept = of.index.kept(of.scope, self._grain, of.form)
-        if kept is None:
+        entry = of.index.cached(of.scope, self._grain, of.form)
+        if entry is None:
             return None
-        numbers = kept.tables[_NUMBERS]["number"].to_numpy()
-        table = _CachedTable(kept.version, RowBlock.restored(kept, of.scope), numbers, is_mapped=True)
+        numbers = entry.tables[_NUMBERS]["number"].to_numpy()
+        table = _CachedTable(entry.version, RowBlock.restored(entry, of.scope), numbers, is_mapped=True)
         # A process that ends before gains nothing from a rebuild.
         self._next_rebuild = max(self._next_rebuild, time.monotonic() + _LATER)
-        return table if kept.version == version else self._patched(table, version)
+        return table if entry.version == version else self._patched(table, version)
 
     def _patched(self, known: _CachedTable, version: int | None) -> _CachedTable | None:
         """Return the cached rows with the changes since; None if reading all of them is better."""
@@ -265,7 +265,7 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
         is_file = rows > self._of.resident.most
         if is_file and not self._next_rebuild:
             self._next_rebuild = time.monotonic() + _LATER
-        if is_file and (rows < KEPT_FROM or rows * _BYTES_OF_ROW > available_memory()):
+        if is_file and (rows < CACHED_FROM or rows * _BYTES_OF_ROW > available_memory()):
             return
         if time.monotonic() >= self._next_rebuild:
             self._next_rebuild = math.inf
@@ -277,7 +277,7 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
             version = self._of.index.version(self._of.scope)
             rebuilt = self._loaded(version)
             if len(rebuilt) > self._of.resident.most and self._of.index.is_large(self._of.scope):
-                self._not_kept = None
+                self._not_cached = None
                 self.drop()  # the next search maps the file
                 return
             with self._lock:
@@ -321,7 +321,7 @@ class ResidentRows:
 class IndexOverlay:
     """The newest index rows of one scope, with pending ones. Safe to use from several threads.
 
-    `is_worth` returns whether few rows are kept for other processes, too.
+    `is_worth` returns whether few rows are cached for other processes, too.
     """
 
     def __init__(

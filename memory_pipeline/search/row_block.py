@@ -23,7 +23,7 @@ from memory_pipeline.domain.text.ranking import NEARBY, terms
 from memory_pipeline.domain.text.spelling import Spellings, pieces_of
 from memory_pipeline.lake.index.filters import flags_of, microseconds
 from memory_pipeline.lake.index.index_rows import vectors_of
-from memory_pipeline.lake.index.scope_cache import Kept
+from memory_pipeline.lake.index.scope_cache import CacheEntry
 from memory_pipeline.search.vector_sketch import VectorSketch
 
 if TYPE_CHECKING:
@@ -168,28 +168,28 @@ class RowBlock:
         """Lay out rows with a column of vectors of length `dimension`."""
         return cls(rows.drop_columns(["vector"]), vectors_of(rows, dimension), scope)
 
-    def kept(self, version: int | None) -> Kept:
+    def cache_entry(self, version: int | None) -> CacheEntry:
         """Return all that the block consists of, as rows of a version of their table."""
         arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         arrays |= {f"{_VECTORS}{name}": value for name, value in self.vectors.arrays().items()}
         values = {name: value for name, value in vars(self).items() if isinstance(value, int)}
         tables = {"rows": self.rows, "words": pa.table({"word": pa.array(list(self._codes), pa.string())})}
-        return Kept(version, arrays, tables, {**values, "speakers": self.speakers})
+        return CacheEntry(version, arrays, tables, {**values, "speakers": self.speakers})
 
     @classmethod
-    def restored(cls, kept: Kept, scope: Scope | None = None) -> RowBlock:
-        """Return a block of what :meth:`kept` returned."""
+    def restored(cls, entry: CacheEntry, scope: Scope | None = None) -> RowBlock:
+        """Return a block of what :meth:`cache_entry` returned."""
         block = cls.__new__(cls)
-        own = {name: array for name, array in kept.arrays.items() if not name.startswith(_VECTORS)}
-        vectors = {name.removeprefix(_VECTORS): kept.arrays[name] for name in kept.arrays.keys() - own.keys()}
-        vars(block).update(own, **kept.values, _windows={}, _talks_holding={})
+        own = {name: array for name, array in entry.arrays.items() if not name.startswith(_VECTORS)}
+        vectors = {name.removeprefix(_VECTORS): entry.arrays[name] for name in entry.arrays.keys() - own.keys()}
+        vars(block).update(own, **entry.values, _windows={}, _talks_holding={})
         block.scope, block.rows, block.vectors = (
             scope,
-            kept.tables["rows"].combine_chunks(),
+            entry.tables["rows"].combine_chunks(),
             VectorSketch.restored(vectors),
         )
         block.ids = block.rows["id"].combine_chunks()
-        block._codes = {word: code for code, word in enumerate(kept.tables["words"]["word"].to_pylist())}
+        block._codes = {word: code for code, word in enumerate(entry.tables["words"]["word"].to_pylist())}
         return block
 
     def turns_of(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -122,7 +122,7 @@ class Storage:
         with self._reaching(path):
             self._write_local(path, [data], lambda partial, target: partial.replace(target))
 
-    def keep(self, path: str, parts: Iterable[bytes | memoryview]) -> None:
+    def write_parts(self, path: str, parts: Iterable[bytes | memoryview]) -> None:
         """Write a file of a local root in parts, atomically. A power cut may lose or damage it."""
         with self._reaching(path):
             self._write_local(path, parts, lambda partial, target: partial.replace(target), durable=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.lake.index.scope_cache import KEPT_FROM, Kept
+from memory_pipeline.lake.index.scope_cache import CACHED_FROM, CacheEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ class RowsOfScope:
         scope: of the rows.
         columns: those to read, with ``id``.
         where: the condition; None for all rows.
-        is_worth: returns whether few rows are kept in a file, too.
+        is_worth: returns whether few rows are cached in a file, too.
     """
 
     def __init__(
@@ -57,20 +57,20 @@ class RowsOfScope:
         if self._known is None or version != self._version:
             # The table has rows of other scopes, too.
             if self._known is None or _states(self._select(["id", "digest"])) != _states(self._known[0]):
-                kept = self._kept(version) if self._known is None else None
-                rows = self._read(version) if kept is None else kept
+                entry = self._cached(version) if self._known is None else None
+                rows = self._read(version) if entry is None else entry
                 self._known = rows, rows.select(self._columns)
             self._version = version
         return self._known[1]
 
-    def _kept(self, version: int | None) -> pa.Table | None:
-        kept = None if version is None else self._all.kept(self._scope, self._part, self._form)
-        return None if kept is None or kept.version != version else kept.tables[_ROWS]
+    def _cached(self, version: int | None) -> pa.Table | None:
+        entry = None if version is None else self._all.cached(self._scope, self._part, self._form)
+        return None if entry is None or entry.version != version else entry.tables[_ROWS]
 
     def _read(self, version: int | None) -> pa.Table:
         rows = self._select([*self._columns, *({"digest"} - set(self._columns))])
-        if version is not None and (rows.num_rows >= KEPT_FROM or self._is_worth()):
-            self._all.keep(self._scope, self._part, self._form, Kept(version, {}, {_ROWS: rows}, {}))
+        if version is not None and (rows.num_rows >= CACHED_FROM or self._is_worth()):
+            self._all.store_cached(self._scope, self._part, self._form, CacheEntry(version, {}, {_ROWS: rows}, {}))
         return rows
 
     @property

@@ -46,14 +46,14 @@ CACHE: Final = "cache"
 #: Length of the places, checksum of all before, and the name of this kind of file.
 _END: Final = struct.Struct("<QI8s")
 _MAGIC: Final = b"MPCACHE1"
-#: Increase it if anything that is kept is made differently: files of before are then not used.
+#: Increase it if anything that is cached is made differently: files of before are then not used.
 _FORM: Final = 1
 #: A scope with so many rows at a grain is worth files.
-KEPT_FROM: Final = 1_000
+CACHED_FROM: Final = 1_000
 _ALIGNMENT, _CHUNK = 64, 1 << 20
 
 
-class Kept(NamedTuple):
+class CacheEntry(NamedTuple):
     """What was made of rows of a scope at a version of their table: arrays, tables and values for JSON."""
 
     version: int | None
@@ -76,8 +76,8 @@ class ScopeCache:
         self._files: Storage | None = None
         self._lock = threading.Lock()
 
-    def find(self, table: str, scope: Scope, part: str, form: str) -> Kept | None:
-        """Return what is kept of a scope, mapped into memory, or None. Its version may be an earlier one.
+    def find(self, table: str, scope: Scope, part: str, form: str) -> CacheEntry | None:
+        """Return what is cached of a scope, mapped into memory, or None. Its version may be an earlier one.
 
         Args:
             table: the name of the table that has the rows.
@@ -99,7 +99,7 @@ class ScopeCache:
             return None
 
     def has(self, table: str, scope: Scope, version: int) -> bool:
-        """Return whether something is kept of a scope's rows at a version of their table."""
+        """Return whether something is cached of a scope's rows at a version of their table."""
         files = self._place()
         if files is None:
             return False
@@ -107,22 +107,22 @@ class ScopeCache:
         heads = (_head_in(Path(files.file_path(f"{CACHE}/{table}/{name}"))) for name in names)
         return any(head["version"] == version and head["of"][0] == _made_by() for head in heads if head)
 
-    def keep(self, table: str, scope: Scope, part: str, form: str, kept: Kept) -> None:
+    def store(self, table: str, scope: Scope, part: str, form: str, entry: CacheEntry) -> None:
         """Keep what was made of rows, unless its table has changed meanwhile. Does nothing if that is not possible."""
         files = self._place()
-        if files is None or kept.version is None:
+        if files is None or entry.version is None:
             return
         path = _path(table, scope, part)
         try:
-            files.keep(path, _written(kept, _owner(scope, part, form)))
+            files.write_parts(path, _written(entry, _owner(scope, part, form)))
             # Who changes rows deletes files after the commit, and would miss one that is written later.
-            if self._version_of(table) != kept.version:
+            if self._version_of(table) != entry.version:
                 files.delete([path])
         except (OSError, LakeError) as error:
-            _log.debug("%s is not kept: %s", path, error)
+            _log.debug("%s is not cached: %s", path, error)
 
     def forget(self, table: str) -> None:
-        """Delete what is kept of a table's rows, in a local lake."""
+        """Delete what is cached of a table's rows, in a local lake."""
         if self._lake.is_local:
             folder = f"{CACHE}/{table}"
             self._lake.delete([f"{folder}/{name}" for name in self._lake.names(folder)])
@@ -185,7 +185,7 @@ def _made_by() -> str:
     return f"{version('memory-pipeline')} {_FORM}"
 
 
-def _written(kept: Kept, owner: list[str]) -> Iterator[memoryview | bytes]:
+def _written(entry: CacheEntry, owner: list[str]) -> Iterator[memoryview | bytes]:
     """Yield the parts of a file."""
     places: dict[str, list[object]] = {}
     tables: dict[str, list[int]] = {}
@@ -198,23 +198,23 @@ def _written(kept: Kept, owner: list[str]) -> Iterator[memoryview | bytes]:
             at += len(part)
             yield part
 
-    for name, array in kept.arrays.items():
+    for name, array in entry.arrays.items():
         whole = np.ascontiguousarray(array)
         places[name] = [at, whole.dtype.str, *whole.shape]
         yield from add(memoryview(whole.reshape(-1).view(np.uint8).data))
-    for name, table in kept.tables.items():
+    for name, table in entry.tables.items():
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table.combine_chunks())
         data = memoryview(sink.getvalue())
         tables[name] = [at, len(data)]
         yield from add(data)
-    head = {"of": owner, "version": kept.version, "arrays": places, "tables": tables, "values": kept.values}
+    head = {"of": owner, "version": entry.version, "arrays": places, "tables": tables, "values": entry.values}
     text = json.dumps(head).encode()
     yield from (text, _END.pack(len(text), zlib.crc32(text, checksum), _MAGIC))
 
 
-def _read(file: BufferedReader, owner: list[str]) -> Kept | None:
+def _read(file: BufferedReader, owner: list[str]) -> CacheEntry | None:
     """Return what a file has, or None if it is of others. Raise a ValueError if it is damaged."""
     head, size = _head(file)
     if head["of"] != owner:
@@ -239,7 +239,7 @@ def _read(file: BufferedReader, owner: list[str]) -> Kept | None:
     tables = {
         name: pa.ipc.open_stream(mapped.slice(at, length)).read_all() for name, (at, length) in head["tables"].items()
     }
-    return Kept(head["version"], arrays, tables, head["values"])
+    return CacheEntry(head["version"], arrays, tables, head["values"])
 
 
 def _head(file: BinaryIO) -> tuple[dict[str, Any], int]:

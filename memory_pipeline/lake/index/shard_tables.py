@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.index.projection import Projection
-    from memory_pipeline.lake.index.scope_cache import Kept
+    from memory_pipeline.lake.index.scope_cache import CacheEntry
 
 _Result = TypeVar("_Result")
 Project = Callable[[pa.Table], pa.Table]
@@ -114,21 +114,21 @@ class ShardTables:
         if await self._databases.table(PROJECTIONS, self.roster.name_of(scope.key)) is None:
             await self._refuse_lost(self.roster.name_of(scope.key))
 
-    def kept(self, scope: Scope, part: str, form: str) -> Kept | None:
-        """Return what :meth:`keep` kept of a scope, or None. Call :meth:`version` before."""
+    def cached(self, scope: Scope, part: str, form: str) -> CacheEntry | None:
+        """Return what :meth:`store_cached` has stored of a scope, or None. Call :meth:`version` before."""
         return self._cache.find(self.roster.name_of(scope.key), scope, part, form)
 
-    def keep(self, scope: Scope, part: str, form: str, kept: Kept) -> None:
+    def store_cached(self, scope: Scope, part: str, form: str, entry: CacheEntry) -> None:
         """Keep what was made of the rows of a scope for other processes; see :mod:`.scope_cache`."""
-        self._cache.keep(self.roster.name_of(scope.key), scope, part, form, kept)
+        self._cache.store(self.roster.name_of(scope.key), scope, part, form, entry)
 
-    def is_kept(self, scope: Scope) -> bool:
-        """Return whether something is kept of a scope's newest rows."""
+    def is_cached(self, scope: Scope) -> bool:
+        """Return whether something is cached of a scope's newest rows."""
         version = run_coroutine(self._version(scope))
         return version is not None and self._cache.has(self.roster.name_of(scope.key), scope, version)
 
     def forget_stale(self) -> int:
-        """Delete what is kept of earlier versions of all tables. Return the number of deleted files."""
+        """Delete what is cached of earlier versions of all tables. Return the number of deleted files."""
         return self._cache.forget_stale()
 
     @synchronous

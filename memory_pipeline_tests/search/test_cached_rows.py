@@ -20,7 +20,7 @@ from memory_pipeline.erasure import forget, verify
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index import shard_tables
-from memory_pipeline.lake.index.scope_cache import CACHE, Kept, ScopeCache
+from memory_pipeline.lake.index.scope_cache import CACHE, CacheEntry, ScopeCache
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.overlay import PendingJournal
 from memory_pipeline.search import index_overlay, vector_sketch
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep and patch small scopes, too, and rebuild nothing."""
-    monkeypatch.setattr(index_overlay, "KEPT_FROM", 1)
+    monkeypatch.setattr(index_overlay, "CACHED_FROM", 1)
     monkeypatch.setattr(index_overlay, "_PATCHED_FROM", 1)
     monkeypatch.setattr(GrainOverlay, "_start_rebuild", lambda *_: None)
 
@@ -88,13 +88,13 @@ def said(root: str) -> list[str]:
     return sorted(found)
 
 
-def kept(root: str) -> list[Path]:
+def cache_files(root: str) -> list[Path]:
     return sorted(path for path in Path(root, CACHE).rglob("*") if path.is_file())
 
 
 def assert_equal(one: RowBlock, other: RowBlock) -> None:
     """Compare all that blocks consist of."""
-    left, right = one.kept(1), other.kept(1)
+    left, right = one.cache_entry(1), other.cache_entry(1)
     assert left.arrays.keys() == right.arrays.keys()
     for name in left.arrays:
         np.testing.assert_array_equal(left.arrays[name], right.arrays[name], name)
@@ -122,7 +122,7 @@ def test_a_new_process_has_equal_rows_and_reads_no_table(
 def test_only_the_owner_may_read_the_files(root: str) -> None:
     put(root, *TEA)
     opened(root)
-    assert [path.stat().st_mode & 0o777 for path in kept(root)] == [0o600]
+    assert [path.stat().st_mode & 0o777 for path in cache_files(root)] == [0o600]
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
@@ -139,7 +139,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 def test_a_damaged_file_is_ignored_and_written_again(root: str, loads: list[str], damage: Any) -> None:
     put(root, *TEA)
     wanted = said(root)
-    [path] = kept(root)
+    [path] = cache_files(root)
     path.write_bytes(damage(path.read_bytes()))
     assert said(root) == said(root) == wanted
     assert loads == ["load", "load"], "once more, and then no more"
@@ -148,12 +148,12 @@ def test_a_damaged_file_is_ignored_and_written_again(root: str, loads: list[str]
 def test_files_of_others_are_ignored(root: str, loads: list[str]) -> None:
     put(root, *TEA)
     said(root)
-    [path] = kept(root)
+    [path] = cache_files(root)
     other = replace(ACME, agent_id="other")
     table = path.parent.name
     cache = ScopeCache(Storage(root), lambda _: 1)
-    cache.keep(table, other, "working", str(Embedder().dimension), Kept(1, {}, {}, {}))
-    [foreign] = set(kept(root)) - {path}
+    cache.store(table, other, "working", str(Embedder().dimension), CacheEntry(1, {}, {}, {}))
+    [foreign] = set(cache_files(root)) - {path}
     shutil.copy(foreign, path)
     assert said(root) == ["milk 2", "tea", "tea again?"]
     assert loads == ["load", "load"]
@@ -164,13 +164,13 @@ def test_a_reader_with_another_embedder_does_not_find_the_rows(root: str) -> Non
     said(root)
     index = Lake(root).index
     assert index.version(ACME) is not None
-    assert index.kept(ACME, Grain.WORKING, overlay(root).form) is not None
+    assert index.cached(ACME, Grain.WORKING, overlay(root).form) is not None
     other = Embedder()
     other.name = "another"
-    assert index.kept(ACME, Grain.WORKING, overlay(root, other).form) is None
+    assert index.cached(ACME, Grain.WORKING, overlay(root, other).form) is None
 
 
-def test_rows_that_were_only_added_are_added_to_kept_ones(root: str, loads: list[str]) -> None:
+def test_rows_that_were_only_added_are_added_to_cached_ones(root: str, loads: list[str]) -> None:
     put(root, *TEA)
     said(root)
     put(root, *TEA, fact("oats", 240))
@@ -179,28 +179,28 @@ def test_rows_that_were_only_added_are_added_to_kept_ones(root: str, loads: list
 
 
 @pytest.mark.parametrize("rows", [TEA[:2], [*TEA[:2], TEA[2] | {"content": "rye", "digest": "e"}]])
-def test_what_is_kept_goes_with_rows_that_are_removed_or_changed(root: str, rows: list[Row]) -> None:
+def test_what_is_cached_goes_with_rows_that_are_removed_or_changed(root: str, rows: list[Row]) -> None:
     put(root, *TEA)
     said(root)
     periods = [Period.parse(Grain.WORKING, period) for period in by_period(TEA)]
     put_rows(VectorIndex(Storage(root)), Grain.WORKING, periods, scoped(ACME, rows))
-    assert kept(root) == []
+    assert cache_files(root) == []
     assert said(root) == sorted(row["content"] for row in rows)
 
 
-def test_deleted_and_purged_rows_are_not_kept(root: str) -> None:
+def test_deleted_and_purged_rows_are_not_cached(root: str) -> None:
     put(root, *TEA)
     said(root)
     index = VectorIndex(Storage(root))
     index.delete("content = 'tea'")
-    assert kept(root) == []
+    assert cache_files(root) == []
     assert said(root) == ["milk 2", "tea again?"]
-    assert len(kept(root)) == 1
+    assert len(cache_files(root)) == 1
     index.purge([ACME])
-    assert kept(root) == []
+    assert cache_files(root) == []
 
 
-def test_rows_that_are_removed_while_they_are_read_are_not_kept(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_are_removed_while_they_are_read_are_not_cached(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     put(root, *TEA)
     load = VectorIndex.load
 
@@ -211,7 +211,7 @@ def test_rows_that_are_removed_while_they_are_read_are_not_kept(root: str, monke
 
     monkeypatch.setattr(VectorIndex, "load", slowly)
     opened(root)
-    assert kept(root) == []
+    assert cache_files(root) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="folders have no modes")
@@ -227,14 +227,14 @@ def test_housekeeping_deletes_what_is_not_of_the_newest_version(root: str) -> No
     lake.ensure()
     put(root, *TEA)
     said(root)
-    [path] = kept(root)
+    [path] = cache_files(root)
     clean_files(lake, NOW)
-    assert kept(root) in ([path], []), "a compaction may have made another version"
+    assert cache_files(root) in ([path], []), "a compaction may have made another version"
     said(root)
     put(root, *TEA, fact("oats", 240))
-    assert len(kept(root)) == 1
+    assert len(cache_files(root)) == 1
     clean_files(lake, NOW)
-    assert kept(root) == []
+    assert cache_files(root) == []
 
 
 def test_a_scope_that_gets_a_table_of_its_own_leaves_nothing(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +243,7 @@ def test_a_scope_that_gets_a_table_of_its_own_leaves_nothing(root: str, monkeypa
     monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
     put(root, *TEA, fact("oats", 240))
     assert said(root) == ["milk 2", "oats", "tea", "tea again?"]
-    assert [path.parent.name.count("-") for path in kept(root)] == [2]
+    assert [path.parent.name.count("-") for path in cache_files(root)] == [2]
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def large(root: str, monkeypatch: pytest.MonkeyPatch) -> IndexOverlay:
     """A reader of a scope with a table of its own, and more rows than it may hold."""
     monkeypatch.undo()
     monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
-    monkeypatch.setattr(index_overlay, "KEPT_FROM", 1)
+    monkeypatch.setattr(index_overlay, "CACHED_FROM", 1)
     monkeypatch.setattr(index_overlay, "_PATCHED_FROM", 1)
     monkeypatch.setattr(index_overlay, "_LATER", 0)
     put(root, *TEA)
@@ -268,7 +268,7 @@ def test_rows_that_are_too_many_to_hold_are_laid_out_in_a_file_and_mapped(root: 
     assert large.rows(Grain.WORKING).table is None, "the first search does not wait"
     assert large.rows(Grain.WORKING).table is None
     _finish_layouts()
-    assert len(kept(root)) == 1
+    assert len(cache_files(root)) == 1
     table = large.rows(Grain.WORKING).table
     assert table is not None
     assert sorted(table.rows["content"].to_pylist()) == ["milk 2", "tea", "tea again?"]
@@ -286,7 +286,7 @@ def test_rows_are_not_laid_out_without_memory_for_them(
     for _ in range(3):
         assert large.rows(Grain.WORKING).table is None
     _finish_layouts()
-    assert kept(root) == []
+    assert cache_files(root) == []
 
 
 _SEARCH = """
@@ -318,32 +318,32 @@ def test_a_first_search_imports_no_heavy_library(root: str, models: Models) -> N
         memory.search("Where does Anna live?", now=NOW),
         str(memory.context("Where does Anna live?", now=NOW)),
     )
-    assert kept(root)
+    assert cache_files(root)
     told = subprocess.run(
         [sys.executable, "-c", _SEARCH, root, NOW.isoformat()], check=True, capture_output=True, text=True
     )
     assert told.stdout == f"{[hit.id for hit in hits]} {context}\n"
 
 
-def test_an_erasure_leaves_nothing_in_kept_files(root: str, models: Models) -> None:
+def test_an_erasure_leaves_nothing_in_cached_files(root: str, models: Models) -> None:
     lake = _lake_of_anna(root, models)
     memory = Memory(root, workspace_id="acme", agent_id="support")
     memory.search("Zanzibarium tea", now=NOW)
     memory.context("Zanzibarium tea", now=NOW)
-    assert any(b"Zanzibarium" in path.read_bytes() for path in kept(root))
+    assert any(b"Zanzibarium" in path.read_bytes() for path in cache_files(root))
     receipt = forget(lake, models, Subject.person("acme", ["Anna"]), NOW)
     assert not any(b"Zanzibarium" in path.read_bytes() for path in Path(root).rglob("*") if path.is_file())
     assert verify(lake, receipt).ok
     again = Memory(root, workspace_id="acme", agent_id="support")
     assert all("Dora" in hit.content for hit in again.search("bicycles", now=NOW))
-    assert kept(root)
+    assert cache_files(root)
     assert verify(lake, receipt).ok
 
 
-def test_verification_finds_remnants_in_kept_files(root: str, models: Models) -> None:
+def test_verification_finds_remnants_in_cached_files(root: str, models: Models) -> None:
     lake = _lake_of_anna(root, models)
     Memory(root, workspace_id="acme", agent_id="support").search("Zanzibarium tea", now=NOW)
-    before = {path: path.read_bytes() for path in kept(root)}
+    before = {path: path.read_bytes() for path in cache_files(root)}
     receipt = forget(lake, models, Subject.person("acme", ["Anna"]), NOW)
     for path, data in before.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -353,7 +353,7 @@ def test_verification_finds_remnants_in_kept_files(root: str, models: Models) ->
     }
 
 
-def test_rows_of_a_bucket_are_kept_in_the_users_folder(
+def test_rows_of_a_bucket_are_cached_in_the_users_folder(
     s3_root: str, tmp_path: Path, loads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -364,5 +364,5 @@ def test_rows_of_a_bucket_are_kept_in_the_users_folder(
     assert not Storage(s3_root).has(CACHE)
     VectorIndex(Storage(s3_root)).delete("content = 'tea'")
     index = Lake(s3_root).index
-    assert index.kept(ACME, "working", "8") is None
+    assert index.cached(ACME, "working", "8") is None
     assert not path.exists(), "the next process deletes what was erased meanwhile, whatever it reads"
