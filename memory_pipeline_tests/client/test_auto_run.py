@@ -51,7 +51,7 @@ def test_much_that_is_pending_starts_a_run(tmp_path: Path) -> None:
 def test_a_run_that_fails_is_logged_and_the_next_write_starts_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def failing(*_: object) -> None:
+    def failing(*_: object, **__: object) -> None:
         raise OSError("the disk is full")
 
     memory = Memory(tmp_path, user_id="anna", auto_run=True)
