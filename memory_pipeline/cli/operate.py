@@ -157,11 +157,13 @@ def status(root: str | None, as_json: bool, now: datetime | None = None) -> None
     Existing periods have rows. Pending periods are due; missing ones are pending and were never computed; open ones
     have data but have not ended. A coarser grain becomes pending once the finer one is computed. The line
     "consolidation" counts days as periods, and changes of memories as rows. Facts that an earlier version of the
-    built-in rules made stay valid; they are counted, with the command that makes them anew.
+    built-in rules made stay valid; they are counted, with the command that makes them anew. Marts that were built and
+    are behind their tables are named.
 
     Args:
         now: the current time.
     """
+    from memory_pipeline.analytics import stale_marts
     from memory_pipeline.models.deterministic.extraction import FAMILY, RULES
     from memory_pipeline.steps.consolidation.days import consolidation_status
     from memory_pipeline.steps.scheduling.planner import grain_status, older_facts
@@ -172,6 +174,7 @@ def status(root: str | None, as_json: bool, now: datetime | None = None) -> None
     statuses = [grain_status(lake, grain, lake.start, now or datetime.now(UTC)) for grain in Grain]
     quarantined = lake.journal.quarantined()
     older = older_facts(lake, FAMILY, RULES)
+    stale = [model.name for model in stale_marts(lake)] if lake.storage.has("marts") else []
     if as_json:
         files = [file.path for file in lake.journal.pending()]
         click.echo(
@@ -182,11 +185,14 @@ def status(root: str | None, as_json: bool, now: datetime | None = None) -> None
                     "journal_files": files,
                     "quarantined": quarantined,
                     "older_facts": older,
+                    "stale_marts": stale,
                 }
             )
         )
     else:
         echo_table(status_lines(statuses, [rejection.reason for rejection in quarantined], nights, older))
+        if stale:
+            click.echo(f"behind their tables: marts {', '.join(stale)}; `memory-pipeline run` builds them")
         if not lake.configuration().uses_models:
             click.echo(WITHOUT_A_MODEL)
 

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from memory_pipeline import Memory
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline_tests.analytics.rows import fact, put_hours
+from memory_pipeline_tests.building import NOW
 from memory_pipeline_tests.invoking import call, read
 
 if TYPE_CHECKING:
@@ -88,3 +90,19 @@ def test_invalid_arguments_are_refused(filled: Lake, arguments: list[str], messa
     assert isinstance(result.exception, InputError)
     with pytest.raises(InputError, match=message):
         raise result.exception
+
+
+def test_a_run_of_the_library_builds_no_marts_and_status_names_those_behind(root: str) -> None:
+    memory = Memory(root, user_id="anna")
+    memory.add("I moved to Porto.", now=NOW)
+    memory.run(now=NOW)
+    assert read("status")["stale_marts"] == []
+    assert not memory.lake.storage.has("marts")
+    call("run")
+    assert read("status")["stale_marts"] == []
+    memory.add("I moved to Faro.", now=NOW)
+    memory.run(now=NOW)
+    assert "memory_growth" in read("status")["stale_marts"]
+    assert "`memory-pipeline run` builds them" in call("status").output
+    call("run")
+    assert read("status")["stale_marts"] == []
