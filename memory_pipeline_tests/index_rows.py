@@ -15,6 +15,7 @@ from memory_pipeline.lake.codec.codec import scope_columns
 from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.index_rows import fact_terms, index_schema
 from memory_pipeline.lake.layout import PROJECTIONS, SHARDS, scope_table, shard_of, shard_table
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.search.row_block import RowBlock
 from memory_pipeline_tests.building import ACME
 
@@ -156,6 +157,9 @@ def give_own_table(root: str | Path, scope: Scope, monkeypatch: pytest.MonkeyPat
     """Move the index rows of a scope to a table of its own, as if it had many rows."""
     monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
     index = Lake(str(root)).index
+    name, dimension = index.embedder() or ("", 8)
+    if name == (builtin := HashingEmbedder(dimension)).name:
+        index.check(builtin)
     rows = index.read([scope], None, "grain = 'working'")
     index.replace(Grain.WORKING, [Period(Grain.WORKING, key) for key in set(rows["period"].to_pylist())], rows, [scope])
     assert index.is_large(scope)

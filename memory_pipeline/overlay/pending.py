@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 _File = TypeVar("_File")
 _Record = TypeVar("_Record")
 
-#: Most attempts to read files that are merged meanwhile.
-_ATTEMPTS = 10
-
 
 @dataclass(frozen=True, slots=True)
 class PendingFile:
@@ -113,6 +110,7 @@ class PendingJournal:
         self._lake = lake
         self._scope = scope
         self._files = ByFile(self._extracted)
+        self._gone: set[str] = set()
 
     def files(self) -> Mapping[str, PendingFile]:
         """Return the pending contents of each file, by a name that changes when more of the file is acknowledged.
@@ -122,15 +120,17 @@ class PendingJournal:
         return found_once(self, self._newest)
 
     def _newest(self) -> Mapping[str, PendingFile]:
-        for _ in range(_ATTEMPTS):
-            files = self._lake.journal.pending(self._scope, journal_entries(self._lake, self._scope))
-            try:
-                found = self._files.of({f"{file.path} {len(file.pending_hours)}": file for file in files})
-            except _GoneError:
-                look_again((self._lake, self._scope.key))
-            else:
+        before: set[str] | None = None
+        while True:
+            listed = self._lake.journal.pending(self._scope, journal_entries(self._lake, self._scope))
+            files = {f"{file.path} {len(file.pending_hours)}": file for file in listed}
+            found = self._files.of(files)
+            self._gone.intersection_update(file.path for file in listed)
+            if not self._gone or files.keys() == before:
                 return _without_earlier_texts(found)
-        raise RuntimeError(f"pending files were merged {_ATTEMPTS} times while they were read; retry later")
+            # Entries of a file that is gone since it was listed are stored, or in a segment that was not listed.
+            before = {*files}
+            look_again((self._lake, self._scope.key))
 
     def _extracted(self, files: Sequence[JournalFile]) -> list[PendingFile]:
         forgotten = self._lake.tombstones.forgotten()
@@ -164,12 +164,8 @@ class PendingJournal:
         contents = self._lake.journal.read(file, file.pending_hours)
         is_empty = not any((contents.messages, contents.edits, contents.events, contents.rejected))
         if is_empty and not self._lake.storage.is_there(file.path):
-            raise _GoneError
+            self._gone.add(file.path)
         return contents
-
-
-class _GoneError(Exception):
-    """A file is gone since it was listed: its entries are stored, or in a segment that was not listed."""
 
 
 def _without_earlier_texts(files: Mapping[str, PendingFile]) -> Mapping[str, PendingFile]:

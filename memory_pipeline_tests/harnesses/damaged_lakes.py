@@ -30,6 +30,7 @@ def build(root: Path) -> None:
     """Build a lake that has every kind of file."""
     from memory_pipeline import Memory
     from memory_pipeline.cli import cli  # imports what the commands need before processes are forked
+    from memory_pipeline.client.pipeline import run_all
     from memory_pipeline.domain.model_calls import Answer, Call, Purpose, Use
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.retention import RetentionClass
@@ -38,6 +39,7 @@ def build(root: Path) -> None:
     from memory_pipeline.lake.collections.item import VectorItem
     from memory_pipeline.lake.index import projection
     from memory_pipeline.lake.tables.tombstones import raise_marks
+    from memory_pipeline.models.factory import default_models
 
     def memory(user_id: str | None = None, agent_id: str = "support") -> Memory:
         return Memory(str(root), user_id=user_id, agent_id=agent_id, workspace_id="acme")
@@ -84,11 +86,11 @@ def build(root: Path) -> None:
     lake.storage.write("config/workspaces.yaml", b"workspaces:\n  acme:\n    previews: false\n")
     unindexed, projection._UNINDEXED = projection._UNINDEXED, 1  # so that small tables have indices, too
     try:
-        anna.run(now=NOW)
+        list(run_all(lake, default_models(), NOW))  # with marts
         memory("carl").forget(everything=True, now=NOW)
         at = NOW - timedelta(days=2)
         anna.add(said("I went to Faro.", at), conversation_id="late", now=at)
-        anna.run(now=NOW)
+        list(run_all(lake, default_models(), NOW))  # with marts
     finally:
         projection._UNINDEXED = unindexed
     memory(agent_id="sales").reader.of_agent("support").search_memory(maximum_days_ago=1_000, query="shop", now=NOW)
