@@ -23,6 +23,8 @@ _SAMPLE: Final = 1_000
 #: Number of vectors that are processed at a time, to fit the processor's cache.
 _BLOCK: Final = 8_192
 _SEED: Final = 20240115
+#: Names of the arrays of :func:`_sparse`.
+_SPARSE: Final = ("shape", "counts", "places", "values")
 
 
 class VectorSketch:
@@ -62,14 +64,18 @@ class VectorSketch:
     @classmethod
     def restored(cls, arrays: Mapping[str, NDArray[Any]]) -> VectorSketch:
         """Return a sketch with the arrays that :meth:`arrays` returned."""
-        sketch = cls.__new__(cls)
-        vars(sketch).update({"_exact": None, "_last": None}, **arrays)
+        sketch, others = cls.__new__(cls), {**arrays}
+        sparse = [others.pop(name) for name in _SPARSE if name in others]
+        vars(sketch).update({"_exact": _dense(*sparse) if sparse else None, "_last": None}, **others)
         sketch.present = int(arrays["present"][0])
         return sketch
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all that it consists of."""
         found = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        if self._exact is not None and (sparse := _sparse(self._exact)):
+            del found["_exact"]
+            found |= dict(zip(_SPARSE, sparse, strict=True))
         return found | {"present": np.array([self.present])}
 
     def sample(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -135,3 +141,23 @@ def _rotation(dimension: int) -> NDArray[np.float32]:
     blocks = -(-width // dimension)
     parts = [np.linalg.qr(random.standard_normal((dimension, dimension)))[0] for _ in range(blocks)]
     return np.concatenate(parts, axis=1)[:, :width].astype(np.float32)
+
+
+def _sparse(vectors: NDArray[np.float32]) -> tuple[NDArray[Any], ...]:
+    """Return the numbers other than 0 with their places, of 16 bits; nothing if that takes more memory.
+
+    The built-in embedder gives a short text few numbers.
+    """
+    rows, places = np.nonzero(vectors)
+    if len(rows) * 6 >= vectors.nbytes or vectors.shape[1] > np.iinfo(np.uint16).max:
+        return ()
+    counts = np.bincount(rows, minlength=len(vectors)).astype(np.uint16)
+    return np.array(vectors.shape), counts, places.astype(np.uint16), vectors[rows, places]
+
+
+def _dense(
+    shape: NDArray[np.intp], counts: NDArray[np.uint16], places: NDArray[np.uint16], values: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    vectors = np.zeros(shape, np.float32)
+    vectors[np.repeat(np.arange(len(counts)), counts), places] = values
+    return vectors

@@ -151,3 +151,18 @@ def test_the_callers_vectors_are_not_modified() -> None:
     both = shuffled(vectors)
     both.nearest(vectors[0], 5, np.arange(50) % 2 == 0)
     assert np.array_equal(vectors, before)
+
+
+@pytest.mark.parametrize("zeros", [0.9, 0.0])
+def test_a_restored_sketch_is_the_same_and_sparse_vectors_take_less(zeros: float) -> None:
+    source = np.random.default_rng(1)
+    vectors = source.normal(size=(50, 64)).astype(np.float32)
+    vectors[source.random(vectors.shape) < zeros] = 0
+    vectors[7] = np.nan
+    sketch = VectorSketch(vectors, np.arange(50)[::-1])
+    arrays = sketch.arrays()
+    assert (sum(one.nbytes for one in arrays.values()) < vectors.nbytes / 2) is (zeros > 0.5)
+    restored, rows = VectorSketch.restored(arrays), np.arange(50)
+    query = source.normal(size=64).astype(np.float32)
+    np.testing.assert_array_equal(restored.nearness(query, rows), sketch.nearness(query, rows))
+    assert restored.present == sketch.present == 49

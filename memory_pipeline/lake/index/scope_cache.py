@@ -47,7 +47,7 @@ CACHE: Final = "cache"
 _END: Final = struct.Struct("<QI8s")
 _MAGIC: Final = b"MPCACHE1"
 #: Increase it if anything that is cached is made differently: files of before are then not used.
-_FORM: Final = 1
+_FORM: Final = 2
 #: A scope with so many rows at a grain is worth files.
 CACHED_FROM: Final = 1_000
 _ALIGNMENT, _CHUNK = 64, 1 << 20
