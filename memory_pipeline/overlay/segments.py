@@ -1,8 +1,8 @@
 """Segments: small pending files of a scope, merged into one, with the facts of its messages beside it.
 
-Each write is a file of its own, so whoever writes often without a run would leave thousands of files, which every later
-write lists and every later search reads. So a writer that notices many small files merges some of them, as the levels
-of a log-structured merge tree: 64 writes become a segment, and 16 segments a larger one. The rules read each message
+Each write is a file of its own. Without runs, thousands of files would remain: every write lists them, and the first
+search of a process reads them all. So a writer that finds many small files merges some of them, as a log-structured
+merge tree does: 64 writes become a segment, and 16 segments become a larger one. The rules read each message
 once, when it is merged; readers load the facts from an Arrow file.
 
 A segment is written before the files that it is made of are deleted. A process that is killed in between leaves records
@@ -83,7 +83,8 @@ def merge(lake: Lake, scope: Scope, embedder: Embedder | None) -> None:
         messages += plain
         others += [one for one in remaining if one.edits]
         others += [*forgotten.filter(contents.edits), *forgotten.filter(contents.events)]
-        facts += [stored_facts(lake, file)] if plain and len(remaining) == len(contents.messages) else []
+        if plain:  # stored facts may include those of erased messages
+            facts.append(stored_facts(lake, file) if len(remaining) == len(contents.messages) else None)
         merged.append(file)
     if len(merged) < min(LEAST):
         return

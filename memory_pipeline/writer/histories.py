@@ -79,8 +79,8 @@ class KnownHistories:
             return
         if added == messages[len(before) :]:
             name = conversation["conversation_id"]
+            self._known.pop(name, None)  # the newest is the last
             self._known[name] = History(_without_messages(conversation), [*before, *added], ids, scope, state)
-            self._known.move_to_end(name)
             while len(self._known) > _MOST:
                 self._known.popitem(last=False)
 

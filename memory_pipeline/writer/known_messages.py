@@ -122,7 +122,7 @@ class KnownMessages:
         named = self._named.get(messages[0].scope)
         if named is not None:
             named[path] = frozenset(hash(one.conversation_id) for one in messages)
-        for (scope, conversation_id), files in self._talks.items():
+        for (scope, conversation_id), files in list(self._talks.items()):  # other threads add to it
             if scope == messages[0].scope:
                 files[path] = [one for one in messages if one.conversation_id == conversation_id]
 
@@ -147,7 +147,7 @@ class KnownMessages:
             self._talks[scope, conversation] = files
             found += [one for messages in files.values() for one in messages]
         while len(self._talks) > _MAX_CONVERSATIONS:
-            del self._talks[next(iter(self._talks))]
+            self._talks.pop(next(iter(self._talks)), None)
         return found
 
     def _hours_of(self, scope: Scope, conversations: set[str]) -> set[Period]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline import Memory
+from memory_pipeline.domain.erasure import Forgotten
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
@@ -255,6 +256,28 @@ def test_an_erasure_reaches_segments_and_their_facts(
     contents = [hit.content for hit in Memory(memory.lake.storage.uri, user_id="anna").search("", limit=100, now=NOW)]
     assert not any("visited Evora" in one for one in contents)
     assert any("visited Lisbon" in one for one in contents)
+
+
+def test_a_larger_segment_has_the_facts_of_a_segment_of_which_a_message_is_erased(
+    memory: Memory, single: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An erasure that comes between the writing of two segments leaves its message to the merge."""
+    with monkeypatch.context() as patch:
+        patch.setattr(segments, "LEAST", (6, 10_000))
+        talk(memory)
+    assert {level_of(path) for path in segments_of(memory)} == {1}
+    covers = Forgotten.covers
+
+    def covering(self: Forgotten, record: Any) -> bool:
+        return getattr(record, "source_id", None) == "m1" or covers(self, record)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Forgotten, "covers", covering)
+        patch.setattr(Forgotten, "filter", lambda self, records: [one for one in records if not self.covers(one)])
+        segments.merge(memory.lake, memory.writer.scope, None)
+    assert {level_of(path) for path in segments_of(memory)} >= {2}
+    expected = [hit.id for hit in single.search("", limit=100, now=NOW) if "number 1." not in hit.content]
+    assert [hit.id for hit in memory.search("", limit=100, now=NOW)] == expected
 
 
 def test_two_processes_that_merge_the_same_files_write_one_segment(

@@ -1,9 +1,9 @@
 """Files with what a reader made of the rows of a scope, so that the next process maps them and reads no table.
 
-They are caches: a file that is damaged, of another form or of another scope is as good as none, and nobody waits for
-one or fails without it. Those of a local lake are in the lake, below ``cache``, by table: whoever removes or changes
-rows of a table deletes them. Those of a bucket are in the user's cache folder, where a process deletes what is not of
-the newest version of its table when it first looks there.
+A reader ignores a file that is damaged, of another form or of another scope, and never fails or waits because a file is
+missing. The files of a local lake are in its folder ``cache``, by table. A commit that removes or changes rows of a
+table deletes its files. The files of a bucket are in the user's cache folder. There, a process that looks for the first
+time deletes all files that are not of the newest version of their table.
 
 A file has arrays and Arrow tables as they are in memory, then their places as JSON, and a checksum.
 """
