@@ -76,8 +76,9 @@ _verb(
 def query(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Run one SELECT on the graph, in DuckDB's SQL.
 
-    The tables are facts (current facts), history (current and ended facts) and entities. The statement can read
-    nothing else and change nothing.
+    The tables are facts (current facts), history (current and ended facts) and entities. neighbors('Anna', 2) and
+    paths('Anna', 'Ben', 4) are tables too: the entities within 2 steps of Anna, and the paths of at most 4 steps
+    between two entities, shortest first. The statement can read nothing else and change nothing.
     """
     answer = _graph(agent).query(**given)
     if as_json:

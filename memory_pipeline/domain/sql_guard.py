@@ -113,14 +113,18 @@ _CTE = re.compile(r"[^\W\d]\w{0,63}")
 class SqlGuard:
     """Validates queries on a set of tables.
 
-    `tables` has the columns by table name; `reserved` are the names of other existing views, in any schema.
+    `tables` has the columns by table name; `reserved` are the names of other existing views, in any schema. `functions`
+    are further table functions.
     """
 
-    def __init__(self, tables: Mapping[str, Collection[str]], reserved: Collection[str]) -> None:
+    def __init__(
+        self, tables: Mapping[str, Collection[str]], reserved: Collection[str], functions: Collection[str] = ()
+    ) -> None:
+        self._table_functions = _TABLE_FUNCTIONS.union(functions)
         self._tables = frozenset(name.casefold() for name in tables)
         self._columns = frozenset(column.casefold() for columns in tables.values() for column in columns)
         self._reserved = frozenset(name.casefold() for name in reserved)
-        self._table_names = ", ".join(tables) or "none"
+        self._table_names = ", ".join([*tables, *(f"{name}(…)" for name in functions)]) or "none"
 
     def judge_kinds(self, kinds: Sequence[str]) -> None:
         """Reject everything but a single SELECT, by the types of the statements.
@@ -156,6 +160,9 @@ class SqlGuard:
             if isinstance(node, list):
                 nodes.extend(node)
             elif isinstance(node, dict):
+                if node.get("type") == "TABLE_FUNCTION" and "class" not in node:
+                    self._judge_function(node["function"], self._table_functions)
+                    node = {**node, "function": list(node["function"].values())}  # not a function of values, too
                 nodes.extend(node.values())
                 if "class" in node:
                     self._judge_expression(node)
@@ -185,9 +192,7 @@ class SqlGuard:
         form = node["type"]
         if form not in _NODES:
             raise InputError(f"{_quoted(form)} is not accepted; write a SELECT over the tables: {self._table_names}")
-        if form == "TABLE_FUNCTION":
-            self._judge_function(node["function"], _TABLE_FUNCTIONS)
-        elif form == "BASE_TABLE":
+        if form == "BASE_TABLE":
             read.append(_name_alone(node, "table_name"))
             if node.get("at_clause"):
                 raise InputError("AT is not accepted, since only the newest version of a table is read; leave out AT")
@@ -202,7 +207,7 @@ class SqlGuard:
         if name.casefold() in _CLOCK:
             raise _clock_error(name)
         if name.casefold() not in allowed:
-            kind = "table function" if allowed is _TABLE_FUNCTIONS else "function"
+            kind = "table function" if allowed is self._table_functions else "function"
             raise InputError(
                 f"{kind} {_quoted(name)} is not accepted; write a SELECT over the tables ({self._table_names}) with "
                 "DuckDB's usual functions of texts, numbers, times, lists and JSON"

@@ -347,6 +347,12 @@ class Graph:
         are those of the table ``graph_facts`` and ``identity``; of the third, id, name, aliases, facts, first_seen and
         last_seen. `is_cut` of the result reports whether there were more than `max_rows`.
 
+        Two functions walk through the valid facts, in either direction, as :meth:`neighbors` does:
+        ``neighbors('Anna', 2)`` has the columns id, name and distance; ``paths('Anna', 'Ben', 4)`` has length, ids,
+        names, facts (an id for each step) and path (a text). A path visits no entity twice; the shortest are first. The
+        number is the maximum of steps, up to 6 (1 and 4 by default). A call returns at most 10,001 rows; `is_cut` also
+        reports if it found more.
+
         Args:
             sql: the statement.
             max_rows: maximum number of rows.
@@ -360,7 +366,7 @@ class Graph:
 
         if self._session is None or self._session[0] is not graph:
             tables = {"facts": graph.facts, "history": graph.history, "entities": graph.entities}
-            self._session = graph, Session(tables)
+            self._session = graph, Session(tables, is_graph=True)
         return self._session[1].ask(sql, max_rows=max_rows, max_seconds=max_seconds)
 
     def export(self, file: Path) -> int:

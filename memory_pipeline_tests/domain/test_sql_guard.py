@@ -56,6 +56,16 @@ def test_other_statements_are_refused_with_a_remedy(sql: str, message: str) -> N
         RULES.judge(serialized(sql))
 
 
+def test_further_table_functions_are_accepted_as_tables_alone() -> None:
+    rules = SqlGuard({"facts": ["id"]}, [], ["walk"])
+    rules.judge(serialized("SELECT * FROM walk('a', depth := 2), range(2)"))
+    with pytest.raises(InputError, match="walk"):
+        RULES.judge(serialized("SELECT * FROM walk('a')"))
+    for refused in ("SELECT walk('a')", "FROM walk(later(1))", "FROM walk((SELECT 1 FROM other))", "FROM s.walk(1)"):
+        with pytest.raises(InputError):
+            rules.judge(serialized(refused))
+
+
 @pytest.mark.parametrize(
     "node",
     [
@@ -63,6 +73,7 @@ def test_other_statements_are_refused_with_a_remedy(sql: str, message: str) -> N
         {"class": "LATER_CLASS", "type": "COLUMN_REF"},
         {"class": None, "type": "SELECT_NODE"},
         {"type": "BASE_TABLE"},
+        {"type": "TABLE_FUNCTION", "function": {"class": "FUNCTION", "function_name": "read_text"}},
         {"type": "BASE_TABLE", "table_name": "facts", "qualified_name": {"path": ["other", "facts"]}},
         {"class": "FUNCTION", "function_name": "upper", "qualified_name": {"path": ["query"]}},
         {"class": "FUNCTION", "function_name": None},

@@ -312,6 +312,22 @@ def test_sql_queries_the_newest_state(lake: Lake, tmp_path: Path) -> None:
             graph.query(sql)  # type: ignore[arg-type]
 
 
+def test_sql_walks_through_the_same_facts(graph: Graph, lake: Lake) -> None:
+    for name in ("ANNIE", "Bruno", "figs", "tea", "nobody"):
+        for depth in (1, 2, 6):
+            found = graph.query(f"SELECT name, distance FROM neighbors('{name}', {depth})").rows
+            assert [Neighbor(*row) for row in found] == graph.neighbors(name, depth)
+    assert graph.query("SELECT path FROM paths('Bruno', 'rome')").rows == [("Bruno -likes-> Anna -lives_in-> Rome",)]
+    assert graph.query("FROM paths('Bruno', 'Porto', 6)").rows == [], "the fact has ended"
+    fresh = graph_in(lake)
+    assert fresh.query("FROM paths('Bruno', 'honey')").rows == []
+    write_edits(lake, "INSERT Anna | likes | honey", at=hour(3))
+    [(_, _, _, [_, fact], path)] = fresh.query("FROM paths('Bruno', 'honey')").rows
+    assert path == "Bruno -likes-> Anna -likes-> honey"
+    assert lines(fresh.facts_about("honey")) == ["Anna likes honey"]
+    assert fresh.facts_about("honey")[0].id == fact
+
+
 def test_an_entity_has_one_name(lake: Lake) -> None:
     write_edits(lake, "INSERT Anna | also_known_as | Annie", "INSERT Annie | likes | tea")
     graph = graph_of(lake)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.scopes import Scope, scope_key
-from memory_pipeline.graph import Graph
+from memory_pipeline.graph import Graph, Neighbor
 from memory_pipeline.graph.state import GraphOverlay, JoinedGraphs
 from memory_pipeline.lake import Lake
 from memory_pipeline_tests.building import ACME
@@ -73,6 +73,8 @@ def test_joined_graphs_equal_one_graph_of_all(
     for name in {term for _, (subject, _, value) in said for term in (subject, value)}:
         assert set(lines(graph.facts_about(name))) == set(lines(whole.facts_about(name)))
         assert graph.neighbors(name, 3) == whole.neighbors(name, 3)
+        walked = graph.query(f"SELECT name, distance FROM neighbors('{name}', 3)", max_rows=1_000).rows
+        assert [Neighbor(*row) for row in walked] == graph.neighbors(name, 3)
         assert set(lines(graph.search(name, 100, hops=2))) == set(lines(whole.search(name, 100, hops=2)))
     for fact in graph.facts():
         assert graph.fact(fact.id) == fact
@@ -98,6 +100,7 @@ def test_to_its_reader_a_user_is_one_entity(lake: Lake, scopes: list[Scope], tmp
     assert set(lines(graph.facts_about("User"))) == {"User likes tea", "User likes figs", "Bruno knows User"}
     assert lines(graph.facts_about("user:u1")) == lines(graph.facts_about("User"))
     assert {one.name for one in graph.neighbors("User")} == {"tea", "figs", "Bruno"}
+    assert graph.query("SELECT name FROM neighbors('user:u1') ORDER BY 1").rows == [("Bruno",), ("figs",), ("tea",)]
     assert (entity := graph.entity("user:u1")) is not None
     assert (entity.name, entity.facts) == ("User", 3)
     assert {fact.target for fact in graph.search("What do I like?")} >= {"tea", "figs"}

@@ -88,13 +88,16 @@ class Session:
 
     Args:
         tables: by name (letters, digits and `_`), or a function that returns them, called once.
+        is_graph: whether they are the tables ``facts`` and ``entities`` of a graph, and SQL may walk through it by the
+            functions in :mod:`memory_pipeline.lake.sql.walks`.
 
     Raises:
         InputError: a name or a table is invalid.
         LakeError: no process can be started.
     """
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, *, is_graph: bool = False) -> None:
+        self._is_graph = is_graph
         self._lock = threading.Lock()
         provided = tables() if callable(tables) else tables
         folded = set()
@@ -110,7 +113,7 @@ class Session:
         self._end = weakref.finalize(self, _close_files, self._files)
         for name, table in provided.items():
             self._files[name] = _shared(name, table)
-        self._process = _Process(self._files)
+        self._process = _Process(self._files, is_graph=self._is_graph)
 
     def close(self) -> None:
         """End the process and release the tables, after the running query."""
@@ -139,7 +142,7 @@ class Session:
             if self._is_closed:
                 raise LakeError("the SQL session is closed; open another one")
             if self._process is None or self._process.has_ended():
-                self._process = _Process(self._files)
+                self._process = _Process(self._files, is_graph=self._is_graph)
             try:
                 answer = self._process.answer({"sql": sql, "max_rows": max_rows, "max_seconds": max_seconds})
             except BaseException:
@@ -156,7 +159,7 @@ class Session:
 
 
 class _Process:
-    def __init__(self, files: Mapping[str, SharedFile]) -> None:
+    def __init__(self, files: Mapping[str, SharedFile], *, is_graph: bool) -> None:
         self._is_ready = False
         # No environment, so it contains no keys. Imports use this process's paths.
         paths = [str(Path(path).absolute()) for path in sys.path]
@@ -172,7 +175,7 @@ class _Process:
         except OSError as error:
             raise LakeError(f"the process for SQL cannot be started: {error}") from error
         self.end = weakref.finalize(self, _end, self._process)
-        self._send({"tables": dict(files)})
+        self._send({"tables": dict(files), "is_graph": is_graph})
 
     def has_ended(self) -> bool:
         """Whether the process was ended between two queries."""

@@ -28,9 +28,11 @@ from typing import Any, BinaryIO
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import SPECIAL
 
 from memory_pipeline.domain.sql_guard import SqlGuard
 from memory_pipeline.errors import InputError
+from memory_pipeline.lake.sql.walks import FUNCTIONS, Walks
 from memory_pipeline.operating_system import SharedFile, confine_process, set_alarm
 
 #: DuckDB's memory limit for a query, in bytes. It does not count what scalar functions build, hence the second limit:
@@ -57,9 +59,9 @@ _WORN = (duckdb.FatalException, duckdb.InternalException, duckdb.OutOfMemoryExce
 
 
 class QueryWorker:
-    """The locked session over the given tables; answers one query at a time."""
+    """The locked session over the given tables; answers one query at a time. A graph has table functions that walk."""
 
-    def __init__(self, tables: dict[str, pa.Table]) -> None:
+    def __init__(self, tables: dict[str, pa.Table], *, is_graph: bool = False) -> None:
         self._connection = duckdb.connect(
             config={
                 "autoinstall_known_extensions": False,
@@ -79,13 +81,34 @@ class QueryWorker:
             # Triggers the imports of DuckDB's client for scanning and returning a table, while imports are possible.
             view = self._connection.table(name)
             view.filter(duckdb.ColumnExpression(view.columns[0]).isnull()).limit(1).fetchall()
+        self._walks = Walks(tables["facts"], tables["entities"]) if is_graph else None
+        if self._walks is not None:
+            self._create_functions(self._walks)
         self._connection.execute("SELECT TIMESTAMPTZ '2024-01-01', uuid(), 1.5::DECIMAL(3, 1)").fetchall()
         views = self._connection.execute("SELECT view_name FROM duckdb_views() WHERE internal").fetchall()
         self._rules = SqlGuard(
-            {name: table.column_names for name, table in tables.items()}, [view for (view,) in views]
+            {name: table.column_names for name, table in tables.items()},
+            [view for (view,) in views],
+            FUNCTIONS if is_graph else (),
         )
         for setting, value in _SETTINGS.items():
             self._connection.execute(f"SET {setting} = {value}")
+
+    def _create_functions(self, walks: Walks) -> None:
+        """Create the table functions of a graph. The guard refuses the functions of values below them."""
+        for name, (arguments, columns) in FUNCTIONS.items():
+            names = [argument.partition(" ")[0] for argument in arguments.split(", ")]
+            self._connection.create_function(
+                f"_{name}",
+                getattr(walks, name),
+                ["BIGINT" if one == "depth" else "VARCHAR" for one in names],
+                f"STRUCT({columns})[]",
+                null_handling=SPECIAL,
+            )
+            called = f"SELECT unnest(_{name}({', '.join(names)}), max_depth := 2)"
+            self._connection.execute(f"CREATE MACRO {name}({arguments}) AS TABLE {called}")
+            # The first call imports what a function in Python needs, while imports are possible.
+            self._connection.execute(f"FROM {name}({', '.join('NULL' for _ in names[1:])})").fetchall()
 
     def answer(
         self, sql: str, max_rows: int, max_seconds: float
@@ -104,7 +127,11 @@ class QueryWorker:
             self._rules.judge_kinds([statement.type.name for statement in self._connection.extract_statements(sql)])
             [(tree,)] = self._connection.execute("SELECT json_serialize_sql($1)", [sql]).fetchall()
             self._rules.judge(tree)
-            return self._run(sql, max_rows)
+            if self._walks is None:
+                return self._run(sql, max_rows)
+            self._walks.is_cut = False
+            columns, rows, is_cut = self._run(sql, max_rows)
+            return columns, rows, is_cut or self._walks.is_cut
         finally:
             # The rest of an answer would hold its memory until the next query.
             with contextlib.suppress(duckdb.Error):
@@ -174,6 +201,7 @@ def _trouble(error: BaseException, max_seconds: float) -> str:
         return f"it took more than {MEMORY // 1024**2} MB of memory; read fewer rows or columns, or group by less"
     # DuckDB quotes the query after an empty line.
     said = " ".join(str(error).partition("\n\nLINE ")[0].split()) or type(error).__name__
+    said = said.rpartition("executing the UDF: InputError: ")[2]  # raised by the table functions
     return "".join(character if character.isprintable() else " " for character in said)[:400]
 
 
@@ -204,7 +232,7 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
     if message is None:
         return
     try:
-        desk = QueryWorker(tables_in(message["tables"]))
+        desk = QueryWorker(tables_in(message["tables"]), is_graph=message["is_graph"])
     except (duckdb.Error, pa.ArrowException) as error:
         _reply(target, False, _trouble(error, 0), True)
         return
