@@ -14,15 +14,16 @@ from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from memory_pipeline.domain.periods import Calendar, Period
+    from memory_pipeline.domain.retention import Expiry
     from memory_pipeline.reader import Hit
     from memory_pipeline.steps.consolidation.days import ConsolidationStatus
     from memory_pipeline.steps.consolidation.report import ConsolidationReport, MemoryDiff
     from memory_pipeline.steps.housekeeping import Cleaned
     from memory_pipeline.steps.promotion import Promotion
-    from memory_pipeline.steps.results import Expiration, RunResult
+    from memory_pipeline.steps.results import Expiration, ExpiredShare, RunResult
     from memory_pipeline.steps.scheduling.planner import GrainStatus, OlderFacts
 
 _WIDTH = 118
@@ -156,11 +157,7 @@ def expiration_lines(done: Expiration, *, dry_run: bool) -> Iterator[str]:
             f"{expiry.workspace_id:<20}  {expiry.kept:<14}  {expiry.cutoff:%Y-%m-%d}   {expiry.through.key:<14} "
             f"{each.rows:>9,} {each.partitions:>9,} {each.agents:>8,}"
         )
-    for held in {each.expiry.held_back_by: each.expiry for each in done.expired if each.expiry.held_back_by}.values():
-        yield (
-            f"{held.kept} memory from {held.held_back_by} on is held back: it or its parent is pending "
-            "(see `memory-pipeline status`, then `memory-pipeline run`)"
-        )
+    yield from held_back_lines(each.expiry for each in done.expired)
     if not expired:
         yield "nothing has expired"
     elif dry_run:
@@ -168,6 +165,26 @@ def expiration_lines(done: Expiration, *, dry_run: bool) -> Iterator[str]:
     else:
         rows, files, size = counted(done.rows, "row"), counted(done.files, "file"), counted(done.bytes, "byte")
         yield f"{rows}, {files}, {size} deleted ({done.seconds:.1f} s)"
+
+
+def held_back_lines(plan: Iterable[Expiry]) -> Iterator[str]:
+    """Yield what is old enough to expire, but is held back."""
+    for held in {each.held_back_by: each for each in plan if each.held_back_by}.values():
+        yield (
+            f"{held.kept} memory from {held.held_back_by} on is held back: it or its parent is pending "
+            "(see `memory-pipeline status`, then `memory-pipeline run`)"
+        )
+
+
+def share_lines(shares: Sequence[ExpiredShare]) -> Iterator[str]:
+    """Yield the rows and bytes that would expire of each table and workspace, and the total."""
+    if shares:
+        yield "workspace             table               grain           rows           bytes"
+    for each in shares:
+        yield f"{each.workspace_id:<20}  {each.table:<18}  {each.grain:<9} {each.rows:>10,} {each.bytes:>15,}"
+    rows = sum(each.rows for each in shares if each.table != "index")
+    total = f"{counted(rows, 'row')}, about {counted(sum(each.bytes for each in shares), 'byte')}"
+    yield f"{total} would be deleted" if shares else "nothing would expire"
 
 
 def housekeeping_lines(cleaned: Cleaned, *, dry_run: bool) -> Iterator[str]:

@@ -23,7 +23,7 @@ from memory_pipeline.configuration.model_settings import (
     TextModelSettings,
 )
 from memory_pipeline.configuration.sections import MemoriesSettings
-from memory_pipeline.configuration.workspaces import Configuration
+from memory_pipeline.configuration.workspaces import Configuration, parse_retention
 
 __all__ = [
     "DETERMINISTIC",
@@ -41,6 +41,7 @@ __all__ = [
     "Price",
     "Summarization",
     "TextModelSettings",
+    "parse_retention",
 ]
 
 #: A configuration to start from: every key with its meaning and its default. Keys after ``#`` without a space are

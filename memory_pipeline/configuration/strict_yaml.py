@@ -150,8 +150,10 @@ def _unknown_key(root: type[Record], record: type[Record], name: str) -> str:
 
 
 def _sections_with(root: type[Record], name: str) -> list[str]:
-    """Return the sections of the defaults that have a key."""
-    found = []
+    """Return the sections of the defaults that have a key; none if the root is a section."""
+    found: list[str] = []
+    if "defaults" not in root.model_fields:
+        return found
     for section in _record(root, ("defaults",)).model_fields:  # type: ignore[union-attr]  # it is one
         inner = ("daily",) if section == "summaries" else ()
         record = _record(root, ("defaults", section, *inner))

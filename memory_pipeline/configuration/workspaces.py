@@ -9,7 +9,12 @@ from pydantic import ValidationError
 
 from memory_pipeline.configuration.model_settings import TextModelSettings
 from memory_pipeline.configuration.resolution import Resolution
-from memory_pipeline.configuration.sections import ConfigurationDocument
+from memory_pipeline.configuration.sections import (
+    ConfigurationDocument,
+    RetentionSection,
+    explicit_keys,
+    resolve_retention,
+)
 from memory_pipeline.configuration.strict_yaml import ConfigurationFault, faults_of, line_of, read_document, refusal
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.errors import InputError
@@ -178,3 +183,22 @@ class Configuration:
     def _agent(self, scope: Scope) -> AgentSettings:
         workspace = self._workspace(scope.workspace_id)
         return workspace.agents.get(scope.agent_id, workspace.other_agents)
+
+
+def parse_retention(text: str, source: str, inherited: Retention) -> Retention:
+    """Parse a section `retention` of a workspace, or the name of a plan. Keys that are not given are `inherited`.
+
+    Raises:
+        ConfigurationError: the section is invalid; the message begins with `source`.
+    """
+    read = read_document(text, source)
+    tree = {"plan": read.tree} if isinstance(read.tree, str) else read.tree
+    try:
+        section = RetentionSection.model_validate(tree)
+    except ValidationError as error:
+        raise refusal(source, [*read.faults, *faults_of(error, RetentionSection, read.lines)]) from None
+    retention, faults = resolve_retention(inherited, explicit_keys(section))
+    if retention is None or read.faults:
+        found = [ConfigurationFault((key,), reason, line_of((key,), read.lines)) for key, reason in faults]
+        raise refusal(source, [*read.faults, *found])
+    return retention

@@ -156,6 +156,15 @@ def read_jsonl_set(paths: Sequence[Path]) -> LabelledSet:
     Raises:
         InputError: a file cannot be read, or a line is neither. The message gives the file and the line.
     """
+    return labelled_set(*_jsonl_records(paths))
+
+
+def read_questions(paths: Sequence[Path]) -> list[LabelledQuestion]:
+    """Return the questions of files as for :func:`read_jsonl_set`, which need no conversations here."""
+    return _jsonl_records(paths)[1]
+
+
+def _jsonl_records(paths: Sequence[Path]) -> tuple[list[tuple[str, object]], list[LabelledQuestion]]:
     conversations: list[tuple[str, object]] = []
     questions: list[LabelledQuestion] = []
     for path in paths:
@@ -172,7 +181,7 @@ def read_jsonl_set(paths: Sequence[Path]) -> LabelledSet:
                     )
             except InputError as error:
                 raise InputError(f"{where}: {error}; `memory-pipeline eval jsonl --help` shows the format") from None
-    return labelled_set(conversations, questions)
+    return conversations, questions
 
 
 def bytes_of(path: Path) -> bytes:

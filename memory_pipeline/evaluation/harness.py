@@ -15,7 +15,7 @@ from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain, hour_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.evaluation.answering import answer_all
-from memory_pipeline.evaluation.labels import ADVERSARIAL
+from memory_pipeline.evaluation.labels import ADVERSARIAL, answers_of
 from memory_pipeline.evaluation.metrics import Ranking, Scores, percentile
 from memory_pipeline.evaluation.survival import Remains, survival
 from memory_pipeline.in_process import run_all
@@ -265,8 +265,5 @@ def _ask(
 
 
 def _remains(lake: Lake, labels: LabelledSet) -> list[Remains]:
-    answers: defaultdict[Scope, list[str]] = defaultdict(list)
-    for question in (judged.question for judged in labels.questions):
-        if question.answer is not None and question.category != ADVERSARIAL:
-            answers[question.scope].append(question.answer)
+    answers = answers_of(judged.question for judged in labels.questions)
     return survival(lake, answers) if answers else []

@@ -91,6 +91,15 @@ class LabelledSet:
     messages_set_aside: tuple[SetAside, ...]
 
 
+def answers_of(questions: Iterable[LabelledQuestion]) -> dict[Scope, list[str]]:
+    """Return the expected answers of each agent, without those of adversarial questions."""
+    answers: defaultdict[Scope, list[str]] = defaultdict(list)
+    for question in questions:
+        if question.answer is not None and question.category != ADVERSARIAL:
+            answers[question.scope].append(question.answer)
+    return dict(answers)
+
+
 def labelled_set(
     conversations: Iterable[tuple[str, object]],
     questions: Iterable[LabelledQuestion],

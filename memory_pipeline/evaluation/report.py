@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from memory_pipeline.evaluation.harness import Evaluation, QuestionResult
     from memory_pipeline.evaluation.labels import Citation, LabelledSet
     from memory_pipeline.evaluation.metrics import Coverage, Scores
-    from memory_pipeline.evaluation.survival import Remains
+    from memory_pipeline.evaluation.survival import Loss, Remains
 
 #: Maximum number of excluded questions or messages that are shown. JSON has all of them.
 _SHOWN = 10
@@ -115,6 +115,13 @@ def _category_lines(evaluation: Evaluation) -> Iterator[str]:
         cells += [_percent(budget.any / scores.questions), _percent(budget.recall)]
         aligned = "".join(f"{cell:>{_column(name)}}" for name, cell in zip(names, cells, strict=True))
         yield f"{category:<{width}}{scores.questions:>9,}{aligned}"
+
+
+def loss_lines(losses: Sequence[Loss]) -> Iterator[str]:
+    """Yield how many answers each grain contains and would lose, for a terminal."""
+    yield f"{counted(losses[0].answers, 'answer')}: found in the text of each grain, and lost"
+    for each in losses:
+        yield f"  {each.grain or 'all grains':<12}{each.contained:>9,}{each.lost:>9,}"
 
 
 def _survival_lines(remains: Sequence[Remains]) -> Iterator[str]:

@@ -13,21 +13,27 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import InputError
-from memory_pipeline.lake.schemas import FACTS, SUMMARIES
+from memory_pipeline.lake.schemas import table_of
 from memory_pipeline.models.deterministic.language.dates import dates_in
 from memory_pipeline.models.deterministic.language.grammar import Sentence, sentences_of
 from memory_pipeline.models.deterministic.language.names import names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from memory_pipeline.lake import Lake
+
+    #: Returns the rows of a grain with some columns.
+    RowsOfGrain = Callable[[Grain, Sequence[str]], pa.Table]
 
 _DAY = timedelta(days=1)
 _NUMBER_WORDS = {
@@ -155,7 +161,43 @@ def survival(lake: Lake, answers: Mapping[Scope, Sequence[str]]) -> list[Remains
     `answers` are short answers per agent ("7 May 2023", "Porto"). Answers of stop words alone ("Yes") are skipped: they
     would be found anywhere.
     """
-    return [remains(grain, _memories(lake, grain, set(answers)), answers) for grain in Grain]
+    stored = partial(_stored, lake)
+    return [remains(grain, _memories(lake, grain, set(answers), stored), answers) for grain in Grain]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The answers of an evaluation that one grain contains, and how many of them it would lose.
+
+    An answer is contained if one text has all its words. `grain` is None for all grains together: an answer is lost
+    there if no grain keeps it.
+    """
+
+    grain: Grain | None
+    answers: int
+    contained: int
+    lost: int
+
+
+def losses(lake: Lake, kept: RowsOfGrain, answers: Mapping[Scope, Sequence[str]]) -> list[Loss]:
+    """Return the answers that each grain would lose, and all grains together, if it had only the rows `kept`.
+
+    `kept` returns the remaining rows of a grain, with at least the given columns. `answers` are as in
+    :func:`survival`; durable memories and the graph, which retention does not delete by default, are not read.
+    """
+    asked = [(scope, words) for scope, texts in answers.items() for words in map(terms, texts) if words]
+    nothing = GrainContent(())
+
+    def contained(grain: Grain, rows: RowsOfGrain) -> set[int]:
+        memories = _memories(lake, grain, set(answers), rows)
+        places = enumerate(asked)
+        return {place for place, (scope, words) in places if memories.get(scope, nothing).contains_words(words)}
+
+    before = {grain: contained(grain, partial(_stored, lake)) for grain in Grain}
+    after = {grain: contained(grain, kept) for grain in Grain}
+    found = [Loss(grain, len(asked), len(before[grain]), len(before[grain] - after[grain])) for grain in Grain]
+    ever, still = set().union(*before.values()), set().union(*after.values())
+    return [*found, Loss(None, len(asked), len(ever), len(ever - still))]
 
 
 def remains(grain: Grain, memories: Mapping[Scope, GrainContent], answers: Mapping[Scope, Sequence[str]]) -> Remains:
@@ -177,14 +219,16 @@ def remains(grain: Grain, memories: Mapping[Scope, GrainContent], answers: Mappi
     return Remains(grain, characters, count, verbatim / max(count, 1), complete / max(with_values, 1))
 
 
-def _memories(lake: Lake, grain: Grain, scopes: set[Scope]) -> dict[Scope, GrainContent]:
+def _stored(lake: Lake, grain: Grain, columns: Sequence[str]) -> pa.Table:
+    spec, fixed = table_of(grain)
+    return lake.tables.read(spec, columns=columns, shard=None, **fixed)
+
+
+def _memories(lake: Lake, grain: Grain, scopes: set[Scope], rows: RowsOfGrain) -> dict[Scope, GrainContent]:
     texts: defaultdict[Scope, list[tuple[str, date]]] = defaultdict(list)
     ids = ["workspace_id", "agent_id"]
-    if grain is Grain.WORKING:
-        rows = lake.tables.read(FACTS, columns=[*ids, "content", "event_at"])
-    else:
-        rows = lake.tables.read(SUMMARIES, columns=[*ids, "key_points"], grain=grain.value)
-    for row in rows.to_pylist():
+    columns = ["content", "event_at"] if grain is Grain.WORKING else ["key_points"]
+    for row in rows(grain, [*ids, *columns]).select([*ids, *columns]).to_pylist():
         scope = Scope(row["workspace_id"], row["agent_id"])
         if scope not in scopes:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -163,6 +163,19 @@ class Expired:
     partitions: int = 0
     agents: int = 0
     first: Period | None = None
+
+
+class ExpiredShare(NamedTuple):
+    """What expires of one table and workspace: rows, and their share of the bytes of its files.
+
+    `table` is ``index`` for the search index, which has a row for each fact and summary.
+    """
+
+    table: str
+    grain: Grain
+    workspace_id: str
+    rows: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -21,6 +22,7 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, Expiry, RetentionClass, plan_expiry
 from memory_pipeline.lake.index.filters import listed, quoted
+from memory_pipeline.lake.layout import PROJECTIONS
 from memory_pipeline.lake.schemas import (
     ANSWERS,
     EXPIRATIONS,
@@ -34,14 +36,15 @@ from memory_pipeline.lake.schemas import (
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks, raise_marks
 from memory_pipeline.steps.fold_graph import refold_graph, sync_operations
-from memory_pipeline.steps.results import Expiration, Expired
+from memory_pipeline.steps.results import Expiration, Expired, ExpiredShare
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.steps.scopes import drop_expired_scopes, known_scopes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import date, datetime
 
+    from memory_pipeline.domain.retention import Retention
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
 
@@ -53,6 +56,8 @@ _KINDS = {
 _KINDS[RetentionClass.FACTS] = (
     frozenset(FactKind) - _KINDS[RetentionClass.CONVERSATIONS] - _KINDS[RetentionClass.PREFERENCES]
 )
+#: The files of the search index.
+_INDEX_FILES = f"{PROJECTIONS}/index-"
 _GROUP = ["workspace_id", "agent_id", "period", "kept"]
 
 
@@ -106,20 +111,27 @@ _ANSWERS = tuple(
 
 
 class Inventory:
-    """The rows of all tables, counted by agent, period and class, and which of them have expired."""
+    """The rows of all tables, counted by agent, period and class, and which of them have expired.
 
-    def __init__(self, lake: Lake, held: Mapping[Grain, Period], now: datetime) -> None:
+    With `retention`, those that would have if all workspaces had it.
+    """
+
+    def __init__(
+        self, lake: Lake, held: Mapping[Grain, Period], now: datetime, retention: Retention | None = None
+    ) -> None:
         self._lake = lake
         configuration = lake.configuration()
+        configured = configuration.retentions()
+        if retention is not None:
+            configured = dict.fromkeys(configured, retention)
         # The workspaces are known only after reading, so read up to the last boundary of all.
         latest: dict[RetentionClass, str] = {}
-        for expiry in plan_expiry(configuration.retentions(), {}, held, lake.calendar, now):
+        for expiry in plan_expiry(configured, {}, held, lake.calendar, now):
             latest[expiry.kept] = max(latest.get(expiry.kept, ""), expiry.through.key)
         self._counted = {each: _count(lake, latest, each) for each in (*_ROWS, *_ANSWERS)}
         workspaces = {name for each in _ROWS for name in self._counted[each]["workspace_id"].unique()}
         # Held-back periods of configured workspaces are reported even if nothing expires.
-        retentions = configuration.retentions()
-        retentions |= {workspace_id: configuration.retention(workspace_id) for workspace_id in workspaces}
+        retentions = configured | {name: retention or configuration.retention(name) for name in workspaces}
         before: dict[str, dict[RetentionClass, Period]] = defaultdict(dict)
         for scope, name, key in ExpirationMarks.of(lake.tables):
             retention_class, of_workspace = RetentionClass(name), before[scope.workspace_id]
@@ -190,15 +202,39 @@ class Inventory:
             if cuts:
                 self._lake.index.delete(f"grain = '{each.grain}' AND (({') OR ('.join(cuts)}))")
         keys = sorted(self._expired[each]["period"].unique())
-
-        def has_expired(rows: pa.Table) -> pa.Array:
-            names = zip(rows["workspace_id"].to_pylist(), each.class_of(rows).to_pylist(), strict=True)
-            limits = [self._through.get((workspace, RetentionClass(name)), "") for workspace, name in names]
-            return pc.less_equal(rows["period"].combine_chunks(), pa.array(limits, pa.string()))
-
         if keys:
-            self._lake.tables.drop_rows(each.spec, keys, has_expired, each.columns, **each.fixed)
+            self._lake.tables.drop_rows(each.spec, keys, partial(self._has_expired, each), each.columns, **each.fixed)
         return keys
+
+    def kept(self, grain: Grain, columns: Sequence[str]) -> pa.Table:
+        """Return the facts or summaries of a grain that have not expired."""
+        each = _OF_GRAIN[grain]
+        rows = self._lake.tables.read(each.spec, columns=[*{*columns, *each.columns}], shard=None, **each.fixed)
+        return rows.filter(pc.invert(self._has_expired(each, rows)))
+
+    def sizes(self) -> list[ExpiredShare]:
+        """Return what expires of each table and workspace, coarse to fine, with its share of the files."""
+        index = sum(file.size for file in self._lake.storage.list(PROJECTIONS) if file.path.startswith(_INDEX_FILES))
+        indexed = sum(self._counts(each)[0] for each in _OF_GRAIN.values())
+        found = []
+        for each in (*reversed(_OF_GRAIN.values()), _OF_MESSAGES, _OF_GRAPH, *_ANSWERS):
+            rows, size = self._counts(each)
+            by_workspace = self._expired[each].group_by("workspace_id").agg(pl.col("rows").sum()).sort("workspace_id")
+            for workspace_id, expired in by_workspace.iter_rows():
+                found.append(ExpiredShare(each.spec.name, each.grain, workspace_id, expired, size * expired // rows))
+                if each in _OF_GRAIN.values():
+                    found.append(ExpiredShare("index", each.grain, workspace_id, expired, index * expired // indexed))
+        return found
+
+    def _counts(self, each: Expiring) -> tuple[int, int]:
+        """Return the number of all rows of a table, and the size of its files in bytes."""
+        tables = self._lake.tables
+        return sum(tables.counts(each.spec, **each.fixed).values()), sum(tables.sizes(each.spec, **each.fixed).values())
+
+    def _has_expired(self, each: Expiring, rows: pa.Table) -> pa.Array:
+        names = zip(rows["workspace_id"].to_pylist(), each.class_of(rows).to_pylist(), strict=True)
+        limits = [self._through.get((workspace, RetentionClass(name)), "") for workspace, name in names]
+        return pc.less_equal(rows["period"].combine_chunks(), pa.array(limits, pa.string()))
 
 
 def _count(lake: Lake, latest: Mapping[RetentionClass, str], each: Expiring) -> pl.DataFrame:

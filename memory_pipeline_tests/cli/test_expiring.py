@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.orphans import last_vacuum, vacuum
@@ -87,3 +89,38 @@ def test_expire_prints_expired_rows_as_json(made: Lake) -> None:
     done = read("expire", "--now", "2030-01-01T00:00:00Z")
     assert sum(each["rows"] for each in done["expired"]) > 0
     assert "periods" not in done
+
+
+def test_another_retention_is_tried_with_questions(made: Lake, root: str, tmp_path: Path) -> None:
+    questions = tmp_path / "questions.jsonl"
+    asked = {"workspace_id": "acme", "agent_id": "support", "question": "Where?", "evidence": ["m1"]}
+    questions.write_text("\n".join(json.dumps({**asked, "answer": answer}) for answer in ("Porto", "Oslo")))
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("plan: free\n")
+
+    def state() -> list[tuple[str, int, int]]:
+        files = [path for path in Path(root).rglob("*") if path.is_file()]
+        return sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files)
+
+    before = state()
+    later = ("--now", "2030-01-01T00:00:00Z", "--evaluate", str(questions))
+    for given in ("free", str(plan), "{plan: free}"):
+        found = read("expire", "--what-if", given, *later)
+        assert found["retention"]["daily"] == "30d"
+        assert {"workspace_id": "acme", "table": "messages", "grain": "working", "rows": 2} in [
+            {key: value for key, value in one.items() if key != "bytes"} for one in found["tables"]
+        ]
+        assert all(one["bytes"] > 0 for one in found["tables"])
+        assert found["answers"][0] == {"grain": "working", "answers": 2, "contained": 1, "lost": 1}
+        assert found["answers"][-1]["grain"] is None
+    shown = call("expire", "--what-if", "free", *later).output
+    assert "would be deleted" in shown
+    assert "all grains" in shown
+    assert "nothing would expire" in call("expire", "--what-if", "forever").output
+    assert state() == before
+    for wrong in (
+        ("--what-if", "dear"),
+        ("--evaluate", str(questions)),
+        ("--what-if", "free", "--evaluate", str(tmp_path / "missing")),
+    ):
+        assert isinstance(call("expire", *wrong).exception, (InputError, ConfigurationError))

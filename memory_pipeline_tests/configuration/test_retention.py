@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.configuration import Configuration
+from memory_pipeline.configuration import Configuration, parse_retention
 from memory_pipeline.configuration.sections import RetentionSection
-from memory_pipeline.domain.retention import PLANS, RetentionClass
+from memory_pipeline.domain.retention import PLANS, Retention, RetentionClass
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline_tests.effort import examples
 
@@ -174,3 +174,33 @@ def test_previews_are_on_by_default() -> None:
     for default, own in ((True, False), (False, True)):
         said = Configuration.parse(text.replace("NO", str(default).lower()).replace("YES", str(own).lower()), "file")
         assert [said.previews(workspace_id) for workspace_id in ("a", "b", "other")] == [own, default, default]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pro", PLANS["pro"].describe()),
+        ("{plan: pro, daily: 150d}", PLANS["pro"].describe() | {"daily": "150d"}),
+        ("plan: free\nworking: 5d\n", PLANS["free"].describe() | dict.fromkeys(WORKING, "5d")),
+        ("{yearly: 3y}", PLANS["free"].describe() | {"yearly": "3y"}),
+        ("", PLANS["free"].describe()),
+    ],
+)
+def test_a_section_alone_is_that_of_a_workspace(text: str, expected: dict[str, str]) -> None:
+    assert parse_retention(text, "file", PLANS["free"]).describe() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nonsense", "file: plan: 'nonsense' is not accepted; expected free"),
+        ("{plan: free,\n daily: 1d}", "file, line 2: daily: daily 1d may expire before"),
+        ("{dayly: 1d}", "file.*dayly"),
+        ("[1]", "file"),
+        ("{daily: 1d", "file.*not YAML"),
+        ("{daily: 5d, daily: 6d}", "file.*daily"),
+    ],
+)
+def test_an_invalid_section_alone_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        parse_retention(text, "file", Retention())

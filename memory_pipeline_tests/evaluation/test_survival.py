@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +13,9 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.ranking import terms
-from memory_pipeline.evaluation.survival import GrainContent, Remains, Span, Values, remains, survival
+from memory_pipeline.evaluation.survival import GrainContent, Loss, Remains, Span, Values, losses, remains, survival
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import table_of
 from memory_pipeline.models.factory import Models
 from memory_pipeline_tests.building import ACME, conversation, run, write
 
@@ -140,6 +143,28 @@ def test_a_lake_is_read_grain_by_grain(lake: Lake, models: Models) -> None:
     assert [each.characters for each in found[1:]] == [len(summary)] * 5
     assert found[0].characters == len(f"{summary}Anna: I moved to Porto yesterday.Anna: How are you?")
     assert {each.values for each in found} == {1.0}
+
+
+def test_lost_answers_are_counted_by_grain(lake: Lake, models: Models) -> None:
+    write(lake, conversation("I moved to Porto yesterday.", "How are you?"))
+    write(lake, conversation("We moved to Lisbon.", scope=Scope("acme", "other")))
+    run(lake, models)
+    answers = {ACME: ["Porto", "How are you", "Lisbon", "Madrid"]}
+
+    def without(*grains: Grain) -> list[Loss]:
+        def kept(grain: Grain, columns: Sequence[str]) -> pa.Table:
+            spec, fixed = table_of(grain)
+            rows = lake.tables.read(spec, columns=columns, shard=None, **fixed)
+            return rows.slice(0, 0) if grain in grains else rows
+
+        return losses(lake, kept, answers)
+
+    assert without()[0] == Loss(Grain.WORKING, 3, 1, 0)
+    assert [one.lost for one in without()] == [0] * 7
+    found = {one.grain: (one.contained, one.lost) for one in without(Grain.WORKING, Grain.DAILY)}
+    assert (found[Grain.WORKING], found[Grain.DAILY], found[Grain.WEEKLY]) == ((1, 1), (1, 1), (1, 0))
+    assert found[None] == (1, 0), "a week has it"
+    assert without(*Grain)[-1] == Loss(None, 3, 1, 1)
 
 
 @given(st.lists(st.text()), st.lists(st.text()))

@@ -14,7 +14,7 @@ import pytest
 from memory_pipeline.checks import CheckContext, all_checks, run_checks
 from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
-from memory_pipeline.domain.retention import RetentionClass
+from memory_pipeline.domain.retention import PLANS, Duration, Retention, RetentionClass, Unit
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget
@@ -37,8 +37,8 @@ from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.repair import find_damage, repair
-from memory_pipeline.steps.results import Expiration
-from memory_pipeline.steps.retention import expire
+from memory_pipeline.steps.results import Expiration, ExpiredShare
+from memory_pipeline.steps.retention import Inventory, expire, held_back
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.steps.scopes import known_scopes
 from memory_pipeline.writer import MemoryWriter
@@ -156,6 +156,39 @@ def test_hours_expire_as_the_dry_run_reports_and_their_summaries_stay(kept: Lake
     facts = Path(kept.storage.uri) / "tables" / "facts"
     left = {path.parent.parent.name for path in facts.rglob("*.parquet") if "_delta_log" not in str(path)}
     assert left == {"period=2024-01-15T08"}
+
+
+def test_another_retention_is_tried_without_a_change(kept: Lake, models: Models) -> None:
+    """It names the rows that would go under it, by table, grain and workspace, and their share of the bytes."""
+    held = table_rows(kept)
+
+    def tried(retention: Retention, now: datetime = SOON) -> list[ExpiredShare]:
+        return Inventory(kept, held_back(kept, START, now), now, retention).sizes()
+
+    assert tried(Retention()) == []
+    found = {(one.table, one.grain, one.workspace_id): one for one in tried(PLANS["free"])}
+    # This configuration keeps the memory of the workspace keeper.
+    assert {workspace for *_, workspace in found} == {"acme", "keeper"}
+    assert {key[:2] for key in found} == {(name, Grain.WORKING) for name in ("messages", "facts", "index")}
+    assert {key[2]: one.rows for key, one in found.items() if key[0] == "messages"} == {"acme": 5, "keeper": 1}
+    sizes = {name: sum(kept.tables.sizes(spec).values()) for name, spec in (("messages", MESSAGES), ("facts", FACTS))}
+    for name, size in sizes.items():
+        assert size - 2 <= sum(one.bytes for key, one in found.items() if key[0] == name) <= size
+    assert tried(Retention(daily=Duration(1, Unit.DAYS))) != []
+    assert table_rows(kept) == held
+    # What goes is what it said.
+    configure(kept, "defaults: {retention: {plan: free}}")
+    done = expire_at(kept, SOON)
+    assert done.rows == sum(one.rows for one in found.values() if one.table != "index")
+    assert tried(PLANS["free"]) == []
+
+
+def test_what_another_retention_keeps_can_be_read(kept: Lake) -> None:
+    inventory = Inventory(kept, held_back(kept, START, SOON), SOON, Retention(facts=Duration(1, Unit.DAYS)))
+    left = inventory.kept(Grain.WORKING, ["content", "kind"])
+    assert set(left["kind"].to_pylist()) >= {"turn"}
+    assert 0 < left.num_rows < kept.tables.read(FACTS).num_rows
+    assert inventory.kept(Grain.DAILY, ["id"]).num_rows == kept.tables.read(SUMMARIES, grain="daily").num_rows
 
 
 def test_expired_periods_are_not_pending_and_a_second_run_writes_nothing(expired: Lake, models: Models) -> None:
