@@ -131,11 +131,10 @@ def contents(uri: str) -> list[str]:
 
 
 @struck_by("lost")
-@pytest.mark.parametrize("version", [1, 2], ids=["made", "filled"])
-def test_rows_of_an_index_are_written_once(far: str, proxy: FaultProxyProcess, kind: str, version: int) -> None:
+def test_rows_of_an_index_are_written_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
     index = VectorIndex(Storage(far))
     monday, tuesday = (Period.parse("daily", day) for day in ("2024-01-15", "2024-01-16"))
-    proxy.faults = [Fault(kind, method="PUT", match=r"\.manifest$", after=version - 1)]
+    strike(proxy, kind, r"\.manifest$")
     put_rows(index, Grain.DAILY, [monday], {ANNA: indexed("2024-01-15", "one", "two")})
     assert proxy.counts[kind] == 1
     assert contents(far) == ["one", "two"]

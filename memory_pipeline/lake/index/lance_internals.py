@@ -42,6 +42,8 @@ _DAMAGED = re.compile(
     r"LanceError\((IO|Arrow|Schema|Index|CorruptFile)\)|[Cc]orrupt|[Dd]ecod|too small|panick"
     r"|Invalid (range|input, file)"
 )
+#: The beginning of a transaction in a manifest, up to its id.
+_TRANSACTION = re.compile(rb"(?:\x08[\x80-\xff]*[\x00-\x7f])?\x12\x24([0-9a-f-]{36})")
 #: The last bytes of a complete manifest.
 _END = b"LANC"
 #: Names of manifests count down from here, so that the newest is listed first.
@@ -93,7 +95,7 @@ class LanceFiles:
         # Another process is deleting versions, or one is damaged: its files are unknown.
         if not all(data is not None and data.endswith(_END) for data in read.values()):
             return [], []
-        kept = b"".join(read[entry.path] or b"" for entry in self.manifests[len(superseded) :])
+        kept = b"".join(_without_transaction(read[entry.path] or b"") for entry in self.manifests[len(superseded) :])
         old = b"".join(read[entry.path] or b"" for entry in superseded)
         versions, unnamed = list(superseded), []
         for entry in self.others:
@@ -233,6 +235,17 @@ def is_named(name: str, versions: bytes, *, is_table: bool) -> bool:
         return UUID(found["index"]).bytes in versions
     except ValueError:
         return is_table
+
+
+def _without_transaction(manifest: bytes) -> bytes:
+    """Return a manifest without the transaction that it begins with, which names the files that a compaction replaced.
+
+    Its size precedes it, and its first fields are the version that it read and its own id, which name its file, too.
+    """
+    end = 4 + int.from_bytes(manifest[:4], "little")
+    found = _TRANSACTION.match(manifest, 4, end)
+    own = found and found[1] + b".txn"
+    return manifest[end:] if own and own in manifest[end:] else manifest
 
 
 def _varint(number: int) -> bytes:

@@ -55,6 +55,8 @@ _CONCURRENCY = 16
 _REWRITTEN_AT_ONCE = 2
 #: Rows of one upsert, which takes several times their memory.
 _UPSERTED = 20_000
+#: The version of a table that was created with its rows.
+_CREATED = 1
 #: Up to this many scopes or ids are listed in a condition.
 _LISTED = 1_000
 
@@ -330,11 +332,15 @@ class ShardTables:
         project: Project = unchanged,
     ) -> set[_State]:
         table = await self._databases.table(PROJECTIONS, name)
+        created: set[_State] = set()
         if table is None:
             await self._refuse_lost(name)
             if not rows.num_rows:
                 return set()
-            table = await self._create(name, project(rows.slice(0, 0)).schema)
+            # Created with its rows, it has one version, whose manifest is small: a merge lists the keys of its rows.
+            first = self._stored(name, project(rows.slice(0, _UPSERTED)))
+            table = await self._create(name, first.schema, first)
+            created = _states(rows.slice(0, _UPSERTED), self._projection.compared_columns)
         is_listed = keys is not None and len(keys) <= _LISTED
         condition = f"{within} AND scope IN ({listed(keys or ())})" if is_listed else within
         columns = self._projection.compared_columns
@@ -349,7 +355,7 @@ class ShardTables:
         if removable is not None:
             ids = {state[1] for state in wanted}
             present = {state for state in present if state[1] in ids or state[1] in removable}
-        differing = present ^ wanted
+        differing = (present ^ wanted) | created
         if not differing:
             return set()
         new = {state[1] for state in wanted - present}
@@ -358,7 +364,7 @@ class ShardTables:
             rows if len(new) == rows.num_rows else rows.filter(pc.is_in(rows["id"], pa.array(sorted(new), pa.string())))
         )
         async with nullcontext() if present <= wanted else self._uncached(name):
-            version = await self._write(name, table, changed, gone, project)
+            version = await self._write(name, table, changed, gone, project) or _CREATED
 
         async def maintain() -> bool:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -183,6 +184,22 @@ def test_loaded_columns_are_those_of_ranking(index: VectorIndex) -> None:
     nothing, none, _ = index.load(ACME, Grain.DAILY, HashingEmbedder(8))
     assert set(table.column_names) <= set(nothing.column_names)
     assert (nothing.num_rows, none.shape) == (0, (0, 8))
+
+
+def test_a_small_table_is_created_in_one_version_and_compacted_to_a_small_one(root: str) -> None:
+    index = VectorIndex(Storage(root))
+
+    def manifests() -> list[Path]:
+        return sorted(Path(root).glob(f"{PROJECTIONS}/*/_versions/*.manifest"))  # the newest is first
+
+    assert put_rows(index, Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", "two")}) == {HOUR}
+    assert len(manifests()) == 1
+    for hour in ("2024-01-15T09", "2024-01-15T10"):
+        put_rows(index, Grain.WORKING, hours(hour), {ACME: rows(hour, hour)})
+    assert manifests()[0].stat().st_size > 30_000  # a merge lists the keys of its rows
+    index.compact()
+    assert manifests()[0].stat().st_size < 10_000
+    assert contents(index) == ["2024-01-15T09", "2024-01-15T10", "one", "two"]
 
 
 def hashed(*texts: str) -> tuple[pa.Table, dict[str, list[float]]]:
