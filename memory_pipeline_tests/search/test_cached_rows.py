@@ -19,7 +19,7 @@ from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget, verify
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.index import shard_tables
+from memory_pipeline.lake.index import scope_cache, shard_tables
 from memory_pipeline.lake.index.scope_cache import CACHE, CacheEntry, ScopeCache
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.overlay import PendingJournal
@@ -57,6 +57,13 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(VectorIndex, name, counted)
     return found
+
+
+@pytest.fixture(params=["mapped", "compressed"])
+def form(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """How files are written: large ones are mapped, small ones are compressed."""
+    monkeypatch.setattr(scope_cache, "_MAPPED_FROM", 0 if request.param == "mapped" else 1 << 30)
+    return str(request.param)
 
 
 TEA = [fact("tea", vector=axis(1)), fact("tea again?", 1, turn=1, role="assistant"), fact("milk 2", 120, tags=["a"])]
@@ -102,6 +109,7 @@ def assert_equal(one: RowBlock, other: RowBlock) -> None:
     assert left.values == right.values
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("sketched_from", [1, 1_000])
 def test_a_new_process_has_equal_rows_and_reads_no_table(
     root: str, loads: list[str], monkeypatch: pytest.MonkeyPatch, sketched_from: int
@@ -119,6 +127,17 @@ def test_a_new_process_has_equal_rows_and_reads_no_table(
     assert second.vectors.nearest(vector, 1).tolist() == first.vectors.nearest(vector, 1).tolist()
 
 
+def test_a_small_file_is_compressed(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(root, *(fact(f"tea {number}", number, vector=axis(1)) for number in range(200)))
+    sizes = []
+    for mapped_from in (0, 1 << 20):
+        monkeypatch.setattr(scope_cache, "_MAPPED_FROM", mapped_from)
+        shutil.rmtree(Path(root, CACHE), ignore_errors=True)
+        opened(root)
+        sizes += [path.stat().st_size for path in cache_files(root)]
+    assert sizes[1] < sizes[0] / 2
+
+
 def test_only_the_owner_may_read_the_files(root: str) -> None:
     put(root, *TEA)
     opened(root)
@@ -130,11 +149,14 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda _: b"",
     "foreign": lambda _: b"PK" + bytes(5_000),
     "first bit": lambda data: bytes([data[0] ^ 1]) + data[1:],
-    "another text": lambda data: data.replace(b"milk", b"silk"),
+    "a bit in the middle": lambda data: (
+        data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
+    ),
     "end of zeros": lambda data: data[:-24] + bytes(24),
 }
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
 def test_a_damaged_file_is_ignored_and_written_again(root: str, loads: list[str], damage: Any) -> None:
     put(root, *TEA)

@@ -5,7 +5,8 @@ missing. The files of a local lake are in its folder ``cache``, by table. A comm
 table deletes its files. The files of a bucket are in the user's cache folder. There, a process that looks for the first
 time deletes all files that are not of the newest version of their table.
 
-A file has arrays and Arrow tables as they are in memory, then their places as JSON, and a checksum.
+A file has arrays and Arrow tables, then their places as JSON, and a checksum. In a large file, they are as they are in
+memory, and are mapped. In a small one, they are compressed: a quarter of the bytes, read in a few milliseconds.
 """
 
 from __future__ import annotations
@@ -47,10 +48,14 @@ CACHE: Final = "cache"
 _END: Final = struct.Struct("<QI8s")
 _MAGIC: Final = b"MPCACHE1"
 #: Increase it if anything that is cached is made differently: files of before are then not used.
-_FORM: Final = 2
+_FORM: Final = 3
 #: A scope with so many rows at a grain is worth files.
 CACHED_FROM: Final = 1_000
 _ALIGNMENT, _CHUNK = 64, 1 << 20
+#: Files with at least so many bytes are mapped.
+_MAPPED_FROM: Final = 32 << 20
+#: The compression of smaller ones.
+_CODEC: Final = "zstd"
 
 
 class CacheEntry(NamedTuple):
@@ -77,7 +82,7 @@ class ScopeCache:
         self._lock = threading.Lock()
 
     def find(self, table: str, scope: Scope, part: str, form: str) -> CacheEntry | None:
-        """Return what is cached of a scope, mapped into memory, or None. Its version may be an earlier one.
+        """Return what is cached of a scope, or None. Its version may be an earlier one.
 
         Args:
             table: the name of the table that has the rows.
@@ -190,6 +195,8 @@ def _written(entry: CacheEntry, owner: list[str]) -> Iterator[memoryview | bytes
     places: dict[str, list[object]] = {}
     tables: dict[str, list[int]] = {}
     at = checksum = 0
+    size = sum(value.nbytes for value in (*entry.arrays.values(), *entry.tables.values()))
+    codec = None if size >= _MAPPED_FROM else _CODEC
 
     def add(data: memoryview | bytes) -> Iterator[memoryview | bytes]:
         nonlocal at, checksum
@@ -200,17 +207,19 @@ def _written(entry: CacheEntry, owner: list[str]) -> Iterator[memoryview | bytes
 
     for name, array in entry.arrays.items():
         whole = np.ascontiguousarray(array)
-        places[name] = [at, whole.dtype.str, *whole.shape]
-        yield from add(memoryview(whole.reshape(-1).view(np.uint8).data))
+        numbers = memoryview(whole.reshape(-1).view(np.uint8).data)
+        stored = numbers if codec is None else pa.compress(numbers, codec, asbytes=True)
+        places[name] = [at, len(stored), whole.dtype.str, *whole.shape]
+        yield from add(stored)
     for name, table in entry.tables.items():
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
+        with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
             writer.write_table(table.combine_chunks())
         data = memoryview(sink.getvalue())
         tables[name] = [at, len(data)]
         yield from add(data)
-    head = {"of": owner, "version": entry.version, "arrays": places, "tables": tables, "values": entry.values}
-    text = json.dumps(head).encode()
+    head = {"of": owner, "version": entry.version, "codec": codec}
+    text = json.dumps({**head, "arrays": places, "tables": tables, "values": entry.values}).encode()
     yield from (text, _END.pack(len(text), zlib.crc32(text, checksum), _MAGIC))
 
 
@@ -232,10 +241,15 @@ def _read(file: BufferedReader, owner: list[str]) -> CacheEntry | None:
     if checksum != _END.unpack(file.read(_END.size))[1]:
         raise ValueError("its checksum is wrong")
     mapped = pa.py_buffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
-    arrays = {
-        name: np.frombuffer(mapped, dtype, int(np.prod(shape, dtype=np.int64)), at).reshape(shape)
-        for name, (at, dtype, *shape) in head["arrays"].items()
-    }
+    codec: str | None = head["codec"]
+
+    def array(at: int, length: int, dtype: str, *shape: int) -> NDArray[Any]:
+        count = int(np.prod(shape, dtype=np.int64))
+        stored = mapped.slice(at, length)
+        whole = stored if codec is None else pa.decompress(stored, count * np.dtype(dtype).itemsize, codec)
+        return np.frombuffer(whole, dtype, count).reshape(shape)
+
+    arrays = {name: array(*place) for name, place in head["arrays"].items()}
     tables = {
         name: pa.ipc.open_stream(mapped.slice(at, length)).read_all() for name, (at, length) in head["tables"].items()
     }
