@@ -80,7 +80,7 @@ async def compact(table: Any, same: str | None, least: int = _FEW) -> int:
     if not chosen:
         return 0
     if len(ids) <= _WHOLE_ROWS:
-        await table.optimize()
+        await _vacuum(table)
         return int((await table.stats())["total_bytes"])
     rows = await table.take_row_ids(ids[np.isin(files_of(ids), chosen)].tolist()).to_arrow()
     await rewrite_rows(table, rows, same)

@@ -199,6 +199,36 @@ def test_a_table_with_many_small_files_is_compacted(client: Client, monkeypatch:
     assert client.ids() == [str(number) for number in range(9)]
 
 
+def test_a_small_table_is_compacted_whole_while_others_read_and_write(root: str, client: Client) -> None:
+    client.add("0")
+    done = threading.Event()
+
+    def write() -> None:
+        own = Client(root)
+        for number in range(1, 30):
+            own.add(str(number))
+            own.commit(lambda table, number=number: table.delete(f"id = '{number - 1}'"))  # type: ignore[misc]
+
+    def read() -> int:
+        own, looks = Client(root), 0
+        while not done.is_set():
+            own.table()
+            assert run_coroutine(own.databases.read("acme", "table", lambda table: table.count_rows(), 0)) in {1, 2}
+            looks += 1
+        return looks
+
+    with ThreadPoolExecutor(2) as pool:
+        writing, reading = pool.submit(write), pool.submit(read)
+        while not writing.done():
+            run_coroutine(client.databases.edit("acme", "table", lambda table: compact(table, None, 2), 0))
+        done.set()
+        writing.result()
+        assert reading.result()
+    run_coroutine(client.databases.edit("acme", "table", lambda table: compact(table, None, 1), 0))
+    assert client.ids() == ["29"]
+    assert len(list(Path(root, "acme", "table.lance", "_versions").glob("*.manifest"))) <= 2
+
+
 def test_small_files_are_not_merged_with_larger_ones(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memory_pipeline.lake.index.maintenance._WHOLE_ROWS", 0)
     client.add(*(f"first {number:03}" for number in range(500)))
