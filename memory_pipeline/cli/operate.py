@@ -75,6 +75,7 @@ def run(
     """
     from memory_pipeline.in_process import run_all
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
+    from memory_pipeline.steps.housekeeping import clean_daily
     from memory_pipeline.steps.promotion import Promotion
     from memory_pipeline.steps.results import RunResult
 
@@ -105,19 +106,12 @@ def run(
                 continue
             if not as_json:
                 bar.echo(line)
-    lines = _clean_daily(lake)
+    cleaned = clean_daily(lake, datetime.now(UTC))
     if as_json:
         click.echo(to_json(done))
-    elif lines:
-        click.echo("\n".join(lines))
-
-
-def _clean_daily(lake: Lake) -> list[str]:
-    """Delete unused files if the last time was a day ago. Return lines that report it."""
-    from memory_pipeline.steps.housekeeping import clean_files, is_due
-
-    now = datetime.now(UTC)  # by the clock, not by --now: other processes may use the lake
-    return [*housekeeping_lines(clean_files(lake, now), dry_run=False)] if is_due(lake, now) else []
+    elif cleaned is not None:
+        for line in housekeeping_lines(cleaned, dry_run=False):
+            click.echo(line)
 
 
 def _estimate(settings: Settings, now: datetime, between: tuple[datetime, datetime] | None, *, as_json: bool) -> None:

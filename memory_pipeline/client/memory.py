@@ -342,7 +342,8 @@ class Memory(TieredMemory):
         Return a result for each grain, and the report of consolidation; first what became of short-term entries of
         sessions, if any was promoted or refused. Needs ``memory-pipeline[run]``. Safe to repeat and to interrupt.
         Dagster does the same on a schedule. Marts, which only SQL reads, are built by ``memory-pipeline run``, or by
-        Dagster once a day.
+        Dagster once a day. Once a day, small files are merged, and unneeded ones deleted, as by
+        ``memory-pipeline vacuum``.
 
         Raises:
             QualityError: rows of some partitions are invalid; all others are complete.
@@ -350,11 +351,14 @@ class Memory(TieredMemory):
             UnexpectedError: the code fails on the input of some partitions, a bug; all others are complete.
         """
         from memory_pipeline.client.pipeline import run_all
+        from memory_pipeline.steps.housekeeping import clean_daily
 
         self.lake.ensure()
         at = self.lake.calendar.moment("now", now or clock())
         events = run_all(self.lake, self._models, at, builds_marts=False)
-        return [event for event in events if not isinstance(event, Grain)]
+        results = [event for event in events if not isinstance(event, Grain)]
+        clean_daily(self.lake, clock())
+        return results
 
     def check(self, *, now: When | None = None) -> tuple[str, ...]:
         """Return what is wrong with the store, a text for each problem; none if it can be read and written.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.lake import Lake
 
-#: How often `memory-pipeline run` deletes unreferenced files.
+#: How often a run outside Dagster deletes unreferenced files.
 _EVERY = timedelta(days=1)
 
 
@@ -84,7 +84,10 @@ def clean_files(lake: Lake, now: datetime, *, age: timedelta = AGE, dry_run: boo
     )
 
 
-def is_due(lake: Lake, now: datetime) -> bool:
-    """Return whether the last housekeeping is more than a day ago, or there was none."""
+def clean_daily(lake: Lake, now: datetime) -> Cleaned | None:
+    """Call :func:`clean_files`, and return its result, if the last time is a day ago, or there was none.
+
+    Pass `now` by the clock, whatever time a run is told: other processes may use the lake.
+    """
     last = last_vacuum(lake.storage)
-    return last is None or now - last >= _EVERY
+    return clean_files(lake, now) if last is None or now - last >= _EVERY else None

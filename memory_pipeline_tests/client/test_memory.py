@@ -24,6 +24,7 @@ from memory_pipeline.erasure import forget
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.memories import MemoryOverlay, queries
+from memory_pipeline.steps import housekeeping
 from memory_pipeline_tests.index_rows import Embedder
 
 if TYPE_CHECKING:
@@ -49,6 +50,23 @@ def contents(memory: Memory, kind: str | None = "fact") -> list[str]:
         if page.cursor is None:
             return found[::-1]
         cursor = page.cursor
+
+
+def test_a_run_cleans_files_once_a_day(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def versions() -> int:
+        return sum(1 for _ in Path(memory.lake.storage.uri).rglob("projections/index-*/_versions/*.manifest"))
+
+    memory.add("I moved to Porto.", now=NOW)
+    memory.run(now=NOW + 40 * DAY)  # writes facts, days, weeks and a month
+    assert versions() == 1
+    memory.add("I work at Acme.", now=NOW + DAY)
+    memory.run(now=NOW + 40 * DAY)
+    written = versions()
+    assert written > 2
+    monkeypatch.setattr(housekeeping, "_EVERY", timedelta())
+    memory.run(now=NOW + 40 * DAY)
+    assert versions() < written
+    assert memory.search("Where does Anna live?", now=NOW + 40 * DAY)
 
 
 def test_five_lines(root: str) -> None:

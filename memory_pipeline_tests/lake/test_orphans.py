@@ -23,7 +23,7 @@ from memory_pipeline.lake.layout import PROJECTIONS
 from memory_pipeline.lake.orphans import AGE, last_vacuum, unnamed_files, vacuum
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.tables.vacuum import Purged
-from memory_pipeline.steps.housekeeping import clean_files, is_due
+from memory_pipeline.steps.housekeeping import clean_daily, clean_files
 from memory_pipeline_tests.building import PROCESSES
 from memory_pipeline_tests.faults.rows import indexed, ledger
 from memory_pipeline_tests.index_rows import index_folder, put_rows
@@ -251,14 +251,12 @@ def test_many_small_files_are_merged(root: str, monkeypatch: pytest.MonkeyPatch)
 def test_a_vacuum_is_due_once_a_day(root: str) -> None:
     lake = made(root, 1)
     now = datetime.now(UTC)
-    assert last_vacuum(lake.storage) is None
-    assert is_due(lake, now)
     clean_files(lake, now, dry_run=True)
-    assert is_due(lake, now)
-    clean_files(lake, now)
+    assert last_vacuum(lake.storage) is None
+    assert clean_daily(lake, now) is not None
     assert last_vacuum(lake.storage) == now
-    assert not is_due(lake, now + timedelta(hours=23))
-    assert is_due(lake, now + timedelta(hours=24))
+    assert clean_daily(lake, now + timedelta(hours=23)) is None
+    assert clean_daily(lake, now + timedelta(hours=24)) is not None
 
 
 def test_a_negative_age_is_refused(root: str) -> None:
