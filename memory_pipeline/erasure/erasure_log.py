@@ -119,6 +119,8 @@ class ErasureLog:
             for rows in _with_texts(lake):
                 for _, found in leaves(rows, known):
                     texts.difference_update(found)
+                if not texts:
+                    return sorted(ids), []
             for file in lake.journal.pending():
                 contents = lake.journal.read(file)
                 texts.difference_update(message.content for message in contents.messages)
@@ -134,10 +136,13 @@ def sentences_of(key_points: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _with_texts(lake: Lake) -> Iterator[pa.Table]:
+    """Yield all texts of a lake: first those of the index and of projections, which are in few files."""
     holds = (Holds.WORDS, Holds.COPY, Holds.NOTE)
-    for spec, fixed in _TABLES:
-        for keys in in_parts(lake.tables.keys(spec, **fixed)):
-            yield lake.tables.read(spec, keys, columns=spec.holding(*holds), shard=None, **fixed)
+    for shard in range(lake.shards):
+        yield lake.index.scan(["content"], shard=shard)
     for name, projection in lake.projections.items():
         for shard in range(lake.shards):
             yield projection.scan(PROJECTED[name].holding(*holds), shard=shard)
+    for spec, fixed in _TABLES:
+        for keys in in_parts(lake.tables.keys(spec, **fixed)):
+            yield lake.tables.read(spec, keys, columns=spec.holding(*holds), shard=None, **fixed)

@@ -13,6 +13,7 @@ from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.erasure.erasure_log import sentences_of
+from memory_pipeline.erasure.removal import drop
 from memory_pipeline.erasure.scanner import cites
 from memory_pipeline.lake.codec.facts import rows_to_summaries, summaries_to_rows
 from memory_pipeline.lake.schema_types import Holds
@@ -74,15 +75,20 @@ def scrub_summaries(
             log.note((), candidates["content"].to_pylist())
             log.note((), sentences_of(candidates["key_points"]).to_pylist())
         if changed:
-            ids = pa.array(sorted(changed), pa.string())
             new = summaries_to_rows([summary for summary in changed.values() if summary is not None])
             log.scrubbed |= {*new["content"].to_pylist(), *sentences_of(new["key_points"]).to_pylist()}
 
-            def without(old: pa.Table, ids: pa.Array = ids, new: pa.Table = new) -> pa.Table:
-                present = new.filter(pc.is_in(new["id"], old["id"].combine_chunks()))
-                return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], ids))), present])
+            keys = scrubbed[grain]
+            if new.num_rows:
+                ids = pa.array(sorted(changed), pa.string())
 
-            lake.tables.transform(SUMMARIES, scrubbed[grain], without, grain=grain.value)
+                def without(old: pa.Table, ids: pa.Array = ids, new: pa.Table = new) -> pa.Table:
+                    present = new.filter(pc.is_in(new["id"], old["id"].combine_chunks()))
+                    return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], ids))), present])
+
+                lake.tables.transform(SUMMARIES, keys, without, grain=grain.value)
+            else:  # such as those of an agent: the rows of others are not decoded
+                drop(lake, SUMMARIES, [*keys], "id", changed.keys(), grain=grain.value)
             log.take(SUMMARIES.name, f"{grain} summaries that lost points", len(changed))
     return scrubbed
 

@@ -298,7 +298,10 @@ def _remove(
     remove_rows(lake, scanner, found, log)
     progress(f"deriving {len(touched[Grain.WORKING]):,} hours and their summaries again")
     remade = replay(lake, models, touched, scopes)
-    recompute_scopes(lake, scopes | groups_with(lake, subject.user_ids))
+    if subject.kind is SubjectKind.AGENT:
+        recompute_scopes(lake, scopes, scanner.partitions)  # the scanner has looked for all rows of the agent
+    else:
+        recompute_scopes(lake, scopes | groups_with(lake, subject.user_ids))
     for grain, keys in remade.items():
         log.remade[grain] |= keys
     enter_memories(lake, scopes, memories, log)
@@ -331,12 +334,12 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, *, everywhere:
         projection.purge(scopes)
     _note_deleted(lake, before, log)
     if subject.kind is SubjectKind.AGENT:
-        for folder in (COLLECTIONS, PROJECTIONS, "tables"):
+        for folder in (COLLECTIONS, PROJECTIONS):  # a purge of a table does so
             lake.storage.prune(folder)
         if not any(scope.identity for scope in _scopes(lake, subject)):
             lake.forget_per_user(Scope(subject.workspace_id, subject.agent_id or ""))
-    # A writer that was about to commit one of these has done so by now.
-    lake.storage.delete(entry.path for entry in unread_indices(lake.storage) if entry.path in unread)
+    if unread:  # a writer that was about to commit one of these has done so by now
+        lake.storage.delete(entry.path for entry in unread_indices(lake.storage) if entry.path in unread)
     _clear_journal(lake, subject, log.scopes)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -159,6 +161,7 @@ class SubjectScanner:
         self._ids = pa.array(subject.user_ids, pa.string())
         self._identities = pa.array(map(user_identity, subject.user_ids), pa.string())
         self._seen: dict[str, frozenset[str]] = {}  # files of tables
+        self._holding: dict[str, set[str]] = defaultdict(set)  # partitions of tables
         self._firsts = sorted({words[0] for name in subject.names if (words := words_of(name))})
         self._firsts += [] if subject.user_id is None else ["user:"]
 
@@ -190,7 +193,9 @@ class SubjectScanner:
         columns |= {"verb", "is_edit", *note_columns} if note_columns else set()
         columns &= set(spec.schema.names)
         at = pa.scalar(self.at, pa.timestamp("us", tz="UTC"))
-        for rows in self.parts(spec, columns, keys=self._unseen(spec)):
+        unseen, self._seen[spec.name] = self._unseen(spec)
+        for rows in self.parts(spec, columns, keys=unseen):
+            self._holding[spec.name].update(rows[spec.partition_by[-1]].unique().to_pylist())
             matches = self.said(rows, spec)
             notes = np.zeros(rows.num_rows, np.bool_)
             if note_columns:
@@ -257,14 +262,19 @@ class SubjectScanner:
         """Return whether rows of a table were read before."""
         return spec.name in self._seen
 
-    def _unseen(self, spec: TableSpec) -> set[str] | None:
-        """Return the partitions with files that are new since the last call; None means all."""
+    def partitions(self, spec: TableSpec) -> set[str] | None:
+        """Return the partitions that may have rows of the subject's possible agents; None if :meth:`note` read none."""
+        unseen, _ = self._unseen(spec)
+        return None if unseen is None else unseen | self._holding[spec.name]
+
+    def _unseen(self, spec: TableSpec) -> tuple[set[str] | None, frozenset[str]]:
+        """Return the partitions with files that were never read, None meaning all, and the files of the table."""
         seen = self._seen.get(spec.name)
-        self._seen[spec.name] = files = self._lake.tables.state(spec, self._lake.tables.keys(spec))
+        files = self._lake.tables.state(spec, self._lake.tables.keys(spec))
         if seen is None:
-            return None
+            return None, files
         depth = len(spec.partition_by) - 1
-        return {unquote(path.split("/")[depth].partition("=")[2]) for path in files - seen}
+        return {unquote(path.split("/")[depth].partition("=")[2]) for path in files - seen}, files
 
     def parts(
         self,
@@ -279,16 +289,15 @@ class SubjectScanner:
         `keys` are values of the last partition column, `fixed` those of the others.
         """
         subject = self.subject
-        where = pc.field("workspace_id") == subject.workspace_id
-        if subject.agent_id is not None:
-            where &= pc.field("agent_id") == subject.agent_id
-        if subject.identity is not None and "identity" in spec.schema.names:
-            where &= pc.field("identity") == subject.identity
+        owners = {"workspace_id": subject.workspace_id, "agent_id": subject.agent_id, "identity": subject.identity}
         if subject.kind is SubjectKind.CONVERSATION and spec is MESSAGES:
-            where &= pc.field("conversation_id") == subject.conversation_id
+            owners["conversation_id"] = subject.conversation_id
+        own = {name: value for name, value in owners.items() if value is not None and name in spec.schema.names}
+        where = reduce(operator.and_, (pc.field(name) == value for name, value in own.items()))
+        rare = () if subject.agent_id is None else tuple(own)
         listed = [key for key in self._lake.tables.keys(spec, **fixed) if keys is None or key in keys]
         for some in in_parts(listed):
-            rows = self._lake.tables.read(spec, some, columns=columns, where=where, shard=None, **fixed)
+            rows = self._lake.tables.read(spec, some, columns=columns, where=where, rare=rare, shard=None, **fixed)
             if rows.num_rows:
                 yield rows
 

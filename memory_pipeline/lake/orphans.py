@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from memory_pipeline.errors import CommitConflictError, DamagedError, InputError, shown
-from memory_pipeline.lake.index.lance_internals import LONGEST_WRITE, is_of_index, lance_tables
+from memory_pipeline.lake.index.lance_internals import LONGEST_WRITE, lance_tables
 from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.tables.handles import newest
 from memory_pipeline.lake.tables.vacuum import Purged
@@ -127,8 +127,7 @@ def unnamed_files(storage: Storage) -> list[FileInfo]:
 
 def unread_indices(storage: Storage) -> list[FileInfo]:
     """Return files of indices, of any age, that no version of their table lists."""
-    unnamed = (entry for lance in lance_tables(storage) for entry in lance.unneeded(storage, _NEVER, _EVER)[1])
-    return [entry for entry in unnamed if is_of_index(entry.path)]
+    return [entry for lance in lance_tables(storage) for entry in lance.unread_indices(storage)]
 
 
 def _deleted(storage: Storage, entries: list[FileInfo], *, dry_run: bool) -> Purged:

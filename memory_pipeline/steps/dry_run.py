@@ -126,6 +126,7 @@ class OverlaidTables(Tables):
         where: pc.Expression | None = None,
         shard: int | None = None,
         scopes: Collection[str] | None = None,
+        rare: Collection[str] = (),
         damaged: str = "raise",
         **fixed: str,
     ) -> pa.Table:
@@ -134,7 +135,15 @@ class OverlaidTables(Tables):
         below = set(self._base.keys(spec, **fixed) if keys is None else keys) - over.keys()
         parts = [
             self._base.read(
-                spec, below, columns=columns, where=where, shard=shard, scopes=scopes, damaged=damaged, **fixed
+                spec,
+                below,
+                columns=columns,
+                where=where,
+                shard=shard,
+                scopes=scopes,
+                rare=rare,
+                damaged=damaged,
+                **fixed,
             )
         ]
         for key, rows in over.items():

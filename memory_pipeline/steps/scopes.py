@@ -23,10 +23,11 @@ from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import scopes_in
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.schema_types import TableSpec
 
 _ROW = (*SCOPE_COLUMNS, "first_at", "last_at")
 #: The tables with activity, and their column of its time.
@@ -61,10 +62,15 @@ def enter_scopes(lake: Lake, hours: Iterable[Period], shard: int | None = None) 
             lake.scopes.replace(rows, scopes_in(rows))
 
 
-def recompute_scopes(lake: Lake, scopes: Collection[Scope]) -> None:
-    """Recompute scopes from the records. Drop those without records."""
+def recompute_scopes(
+    lake: Lake, scopes: Collection[Scope], hours: Callable[[TableSpec], Collection[str] | None] = lambda _: None
+) -> None:
+    """Recompute scopes from the records. Drop those without records.
+
+    `hours` returns the partitions of a table that may have records of the scopes; None means all.
+    """
     with lake.scopes.alone():
-        lake.scopes.replace(recorded_scopes(lake, scopes=[scope.key for scope in scopes]), scopes)
+        lake.scopes.replace(recorded_scopes(lake, scopes=[scope.key for scope in scopes], hours=hours), scopes)
 
 
 def drop_expired_scopes(lake: Lake) -> None:
@@ -97,12 +103,17 @@ def _state(rows: pa.Table) -> pa.Array:
     return pc.binary_join_element_wise(rows["scope"], rows["digest"], " ").combine_chunks()
 
 
-def recorded_scopes(lake: Lake, where: pc.Expression | None = None, scopes: Collection[str] | None = None) -> pa.Table:
-    """Return the rows of scopes from all of their records."""
+def recorded_scopes(
+    lake: Lake,
+    where: pc.Expression | None = None,
+    scopes: Collection[str] | None = None,
+    hours: Callable[[TableSpec], Collection[str] | None] = lambda _: None,
+) -> pa.Table:
+    """Return the rows of scopes from all of their records; see :func:`recompute_scopes`."""
     read = partial(lake.tables.read, damaged="skip", where=where, scopes=scopes)
     parts = []
     for spec, at in (*_ACTIVITY, (FACTS, "event_at")):
-        parts.append(_times(read(spec, columns=(*SCOPE_COLUMNS, at)), at))
+        parts.append(_times(read(spec, hours(spec), columns=(*SCOPE_COLUMNS, at)), at))
     for grain in SUMMARY_GRAINS:
         # Summaries outlive their facts.
         rows = read(SUMMARIES, columns=(*SCOPE_COLUMNS, "key_points"), grain=grain.value)

@@ -20,6 +20,7 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import digest, digest_of_all
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.domain.summaries import (
     Assignment,
     Condensation,
@@ -34,6 +35,7 @@ from memory_pipeline.lake.codec.facts import rows_to_facts, rows_to_summaries, s
 from memory_pipeline.lake.schemas import MESSAGES, SUMMARIES, table_of
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
+from memory_pipeline.steps.current_summaries import are_current, by_parent, source_digest, without_unchanged
 from memory_pipeline.steps.embed import vectors_in, with_vectors
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
 from memory_pipeline.steps.lost_rows import has_lost, lost_rows
@@ -54,6 +56,9 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.domain.summaries import KeyPoint
     from memory_pipeline.lake import Lake
+
+#: The columns of sources that show which summaries are current.
+_DECIDING = ("id", *SCOPE_COLUMNS, "period", "digest", "embed_model", "event_at", "message_ids")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +85,15 @@ class SummarySources:
 
     Attributes:
         inputs: by period: the digests of its finer partitions; of those with expired rows, as in the ledger.
-        kept: current summaries, including those with expired sources.
+        unchanged: rows of current summaries, as they are stored.
+        kept: other summaries to keep, such as those with expired sources.
         lasting: ids of kept summaries with expired sources, which no model can improve.
         unsound: ids of existing summaries that are made again although their sources are unchanged: invalid ones, …
         due: summaries to compute.
     """
 
     inputs: dict[Period, RowDigests]
+    unchanged: pa.Table = field(default_factory=SUMMARIES.schema.empty_table)
     kept: list[Summary] = field(default_factory=list)
     lasting: set[str] = field(default_factory=set)
     unsound: set[str] = field(default_factory=set)
@@ -117,29 +124,37 @@ def read_sources(
     marks = ExpirationMarks.of(lake.tables)
     entries = lake.ledger.entries(table_asset(grain.finer or Grain.WORKING), parents) if marks else {}
     expired = {key: entry for key, entry in entries.items() if entry.expired and entry.rows}
-    rows = _read(lake, grain, [child.key for child in parents], shard)
+    is_stale = np.ones(present.num_rows, np.bool_) if is_fresh else ~are_sound(present)
+    may_be_current = ~(is_stale | marks.mask(present, RetentionClass(grain)))
+    # Most summaries are current, which a few columns show. All columns are read of the sources of the others.
+    columns = _DECIDING if may_be_current.any() else None
+    rows = _read(lake, grain, [child.key for child in parents], shard, columns)
     if grain is Grain.DAILY:
         _refuse_orphans(lake, rows, marks, shard)
     late = _late(lake, periods, rows, marks, shard)
-    known: dict[Period, dict[Scope, Summary]] = {period: {} for period in periods}
-    for summary in rows_to_summaries(present):
-        known[summary.period][summary.scope] = summary
 
     sources = SummarySources({period: RowDigests() for period in periods})
-    stale = present if is_fresh else present.filter(pa.array(~are_sound(present)))
-    sources.unsound |= set(stale["id"].to_pylist())
-    parts: dict[Period, list[pa.Table]] = {period: [] for period in periods}
+    sources.unsound |= set(present.filter(pa.array(is_stale))["id"].to_pylist())
     for child, part in by_period(rows, list(parents)).items():
         for period in parents[child]:
-            if part.num_rows:
-                has_two_days = grain is Grain.DAILY and len(lake.calendar.days_of(child)) > 1
-                parts[period].append(_within(lake.calendar, period, part) if has_two_days else part)
             if child.key not in expired:
                 sources.inputs[period] += digests_of(part)
             elif not shard:  # the entry is of all shards
                 sources.inputs[period] += RowDigests.of(expired[child.key].output_digest)
+    parts = by_parent(lake.calendar, rows, parents)
+    if columns is not None:
+        is_current = may_be_current & are_current(summarizer, present, parts)
+        sources.unchanged, present = present.filter(pa.array(is_current)), present.filter(pa.array(~is_current))
+        parts = without_unchanged(parts, sources.unchanged)
+        waiting = {key for part in parts.values() for key in part["period"].unique().to_pylist()}
+        scopes = pa.array(sorted({key for part in parts.values() for key in part["scope"].unique().to_pylist()}))
+        rows = _read(lake, grain, sorted(waiting), shard, None, pc.field("scope").isin(scopes.cast(pa.string())))
+        parts = without_unchanged(by_parent(lake.calendar, rows, parents), sources.unchanged)
+    known: dict[Period, dict[Scope, Summary]] = {period: {} for period in periods}
+    for summary in rows_to_summaries(present):
+        known[summary.period][summary.scope] = summary
     for period in periods:
-        of_agents = by_scope(pa.concat_tables(parts[period])) if parts[period] else {}
+        of_agents = by_scope(parts[period]) if period in parts else {}
         nothing = rows.slice(0, 0)
         for scope in {**of_agents, **known[period]}:
             own, old = of_agents.get(scope, nothing), known[period].get(scope)
@@ -160,12 +175,6 @@ def _late(lake: Lake, periods: Sequence[Period], rows: pa.Table, marks: Expirati
     else:
         is_late = marks.mask(rows, RetentionClass(str(grain.finer)))
     return set(rows.filter(pa.array(is_late))["id"].to_pylist())
-
-
-def _within(calendar: Calendar, day: Period, facts: pa.Table) -> pa.Table:
-    """Return the facts of messages between the midnights of a day."""
-    start, end = calendar.midnights(day)
-    return facts.filter((pc.field("event_at") >= start) & (pc.field("event_at") < end))
 
 
 def _refuse_orphans(lake: Lake, facts: pa.Table, marks: ExpirationMarks, shard: int | None) -> None:
@@ -208,8 +217,8 @@ def _decide(
         if old is not None and not rows.num_rows:
             sources.kept.append(old)
             return
-    source_digest = digest(summarizer.method(scope, period.grain), digest_of_all(rows["digest"].to_pylist()))
-    if rows.num_rows and old is not None and _is_current(sources, old, rows, source_digest):
+    its_digest = source_digest(summarizer, scope, period, rows["digest"].to_pylist())
+    if rows.num_rows and old is not None and _is_current(sources, old, rows, its_digest):
         sources.kept.append(old)
     elif old is not None and _has_expired_sources(old, rows, marks):
         due = _continuation(old, rows, _expired_through(old, marks) or "")
@@ -221,11 +230,11 @@ def _decide(
     elif rows.num_rows:
         material, digests = _material(period, rows)
         assignment = Assignment(scope, period, tuple(material))
-        sources.due.append(Due(assignment, *_sorted_sources(period, digests), source_digest, old))
+        sources.due.append(Due(assignment, *_sorted_sources(period, digests), its_digest, old))
 
 
-def _is_current(sources: SummarySources, old: Summary, rows: pa.Table, source_digest: str) -> bool:
-    if old.source_digest != source_digest or old.fallback is not None or old.id in sources.unsound:
+def _is_current(sources: SummarySources, old: Summary, rows: pa.Table, its_digest: str) -> bool:
+    if old.source_digest != its_digest or old.fallback is not None or old.id in sources.unsound:
         return False
     return old.id == summary_id(old.scope, old.period) and set(rows["id"].to_pylist()).issuperset(old.source_ids)
 
@@ -332,10 +341,17 @@ def _partition(source_id: str) -> str:
     return source_id.partition(":")[2].rpartition(":")[0]
 
 
-def _read(lake: Lake, grain: Grain, keys: list[str], shard: int | None) -> pa.Table:
+def _read(
+    lake: Lake,
+    grain: Grain,
+    keys: list[str],
+    shard: int | None,
+    columns: Collection[str] | None = None,
+    where: pc.Expression | None = None,
+) -> pa.Table:
     spec, fixed = table_of(grain.finer or Grain.WORKING)
-    columns = [name for name in spec.schema.names if name != "vector"]
-    return lake.tables.read(spec, keys, columns=columns, shard=shard, **fixed)
+    columns = [name for name in spec.schema.names if name != "vector"] if columns is None else columns
+    return lake.tables.read(spec, keys, columns=columns, where=where, shard=shard, **fixed)
 
 
 def summarize_periods(
@@ -361,9 +377,13 @@ def summarize_periods(
         for due, condensation in zip(sources.due, condensed, strict=True):
             refused[due.assignment.period] += Counter() if condensation is None else condensation.refused
             waiting[due.assignment.period] += _waits(due, condensation)
-        rows = summaries_to_rows([*sources.kept, *_summaries(lake.calendar, sources.due, condensed)])
-        validate_rows(grain, rows, old)
-        rows = with_vectors(rows, vectors_in(old, embedder), periods, embedder)
+        made = summaries_to_rows([*sources.kept, *_summaries(lake.calendar, sources.due, condensed)])
+        validate_rows(grain, pa.concat_tables([sources.unchanged, made]), old)
+        has_vector = pc.fill_null(pc.equal(sources.unchanged["embed_model"], embedder.name), fill_value=False)
+        made = pa.concat_tables([sources.unchanged.filter(pc.invert(has_vector)), made])
+        before = old.filter(pc.is_in(old["content"], made["content"].combine_chunks()))
+        made = with_vectors(made, vectors_in(before, embedder), periods, embedder)
+        rows = pa.concat_tables([sources.unchanged.filter(has_vector), made])
         results = [
             PartitionResult(
                 asset=table_asset(grain),

@@ -89,14 +89,11 @@ class LanceFiles:
             now: the time. Files that no version lists must be :data:`LONGEST_WRITE` older.
         """
         superseded = self.superseded(before)
-        with ThreadPoolExecutor(_THREADS) as pool:
-            paths = [entry.path for entry in self.manifests]
-            read = dict(zip(paths, pool.map(storage.read, paths), strict=True))
-        # Another process is deleting versions, or one is damaged: its files are unknown.
-        if not all(data is not None and data.endswith(_END) for data in read.values()):
+        read = self._manifests(storage)
+        if read is None:
             return [], []
-        kept = b"".join(_without_transaction(read[entry.path] or b"") for entry in self.manifests[len(superseded) :])
-        old = b"".join(read[entry.path] or b"" for entry in superseded)
+        kept = _listed(read[entry.path] for entry in self.manifests[len(superseded) :])
+        old = b"".join(read[entry.path] for entry in superseded)
         versions, unnamed = list(superseded), []
         for entry in self.others:
             name = entry.path.removeprefix(f"{self.path}/")
@@ -107,6 +104,30 @@ class LanceFiles:
             elif entry.modified_at < now - LONGEST_WRITE:
                 unnamed.append(entry)
         return versions, unnamed
+
+    def unread_indices(self, storage: Storage) -> list[FileInfo]:
+        """Return the files of indices, of any age, that no version lists."""
+        indices = [entry for entry in self.others if is_of_index(entry.path)]
+        read = self._manifests(storage) if indices else None
+        if read is None:
+            return []
+        listed, is_table = _listed(read[entry.path] for entry in self.manifests), bool(self.manifests)
+        names = ((entry, entry.path.removeprefix(f"{self.path}/")) for entry in indices)
+        return [entry for entry, name in names if not is_named(name, listed, is_table=is_table)]
+
+    def _manifests(self, storage: Storage) -> dict[str, bytes] | None:
+        """Return the bytes of all manifests, or None if the files of some version are unknown.
+
+        Another process is deleting versions then, or one is damaged.
+        """
+        paths = [entry.path for entry in self.manifests]
+        if storage.is_local:
+            read = list(map(storage.read, paths))
+        else:
+            with ThreadPoolExecutor(_THREADS) as pool:
+                read = list(pool.map(storage.read, paths))
+        known = {path: data for path, data in zip(paths, read, strict=True) if data is not None and data.endswith(_END)}
+        return known if len(known) == len(paths) else None
 
 
 def lance_tables(storage: Storage) -> Iterator[LanceFiles]:
@@ -235,6 +256,11 @@ def is_named(name: str, versions: bytes, *, is_table: bool) -> bool:
         return UUID(found["index"]).bytes in versions
     except ValueError:
         return is_table
+
+
+def _listed(manifests: Iterable[bytes]) -> bytes:
+    """Return what manifests, the oldest first, list: the newest first, where most names are found at once."""
+    return b"".join(map(_without_transaction, [*manifests][::-1]))
 
 
 def _without_transaction(manifest: bytes) -> bytes:

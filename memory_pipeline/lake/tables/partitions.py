@@ -115,26 +115,39 @@ def read(
     spec: TableSpec,
     columns: Collection[str] | None = None,
     where: pc.Expression | None = None,
-    scopes: Collection[str] | None = None,
+    rare: tuple[pc.Expression, Collection[str]] | None = None,
 ) -> pa.Table:
     """Return the rows of files in the table's schema; none if `files` is None.
 
-    With `scopes`, only the column ``scope`` is read of files without rows of these.
+    `rare` is a condition that is part of `where`, and its columns, none of them a partition column: of files without
+    rows that meet it, no other column is read.
 
     Raises:
         FileNotFoundError: a file is missing.
     """
     names = [name for name in spec.schema.names if columns is None or name in columns]
     schema = pa.schema([spec.schema.field(name) for name in names])
+    if files is not None and files.num_rows and rare is not None:
+        files = _with_rows(storage, files, spec, *rare)
     if files is None or not files.num_rows:
         return schema.empty_table()
-    if scopes is not None:
-        is_own = pc.field("scope").isin(pa.array(list(scopes), pa.string()))
-        found = dataset(storage, files, spec).to_table(columns=[FILE], filter=is_own)[FILE].unique()
-        paths = pa.array([location(storage, spec, path) for path in files["path"].to_pylist()], pa.string())
-        files = files.filter(pc.is_in(paths, found))
-        return read(storage, files, spec, columns, is_own if where is None else where & is_own)
     return dataset(storage, files, spec).to_table(columns=names, filter=where).cast(schema)
+
+
+def _with_rows(
+    storage: Storage, files: pa.Table, spec: TableSpec, where: pc.Expression, columns: Collection[str]
+) -> pa.Table:
+    """Return the files with rows that meet a condition on columns. Reads these columns only."""
+    paths = [location(storage, spec, path) for path in files["path"].to_pylist()]
+    # Of many small files, most of the time goes into each column of the schema and each partition.
+    searched = ds.FileSystemDataset.from_paths(
+        paths,
+        schema=pa.schema([spec.schema.field(name).remove_metadata() for name in columns]),
+        format=ds.ParquetFileFormat(),
+        filesystem=storage.arrow_filesystem(),
+    )
+    found = searched.to_table(columns=[FILE], filter=where)[FILE].unique()
+    return files.filter(pc.is_in(pa.array(paths, pa.string()), found))
 
 
 def order_of(rows: pa.Table, spec: TableSpec) -> pa.Array:

@@ -85,13 +85,15 @@ class Tables:
         where: pc.Expression | None = None,
         shard: int | None = None,
         scopes: Collection[str] | None = None,
+        rare: Collection[str] = (),
         damaged: str = "raise",
         **fixed: str,
     ) -> pa.Table:
         """Return the rows of the given partitions, or of all, that meet `where`, in the table's schema.
 
         A missing table or partition has no rows. Without `columns`, all are read; without `shard`, those of all shards;
-        without the keys `scopes`, those of all scopes. With ``skip`` for `damaged`, files that cannot be read
+        without the keys `scopes`, those of all scopes. `rare` are the columns of `where`, if few files have such rows:
+        of the others, only these columns are read. With ``skip`` for `damaged`, files that cannot be read
         are left out, for callers that recompute them.
 
         Raises:
@@ -99,6 +101,10 @@ class Tables:
         """
         failed_at = None
         shards = [shard] if scopes is None else {shard_of(scope, self._shards) for scope in scopes}
+        probe = (where, rare) if where is not None and rare else None
+        if scopes is not None:
+            is_own = pc.field("scope").isin(pa.array(list(scopes), pa.string()))
+            where, probe = (is_own if where is None else where & is_own), (is_own, ["scope"])
         if shard is not None:
             is_in_shard = in_shard(shard, self._shards)
             where = is_in_shard if where is None else where & is_in_shard
@@ -107,13 +113,13 @@ class Tables:
             version = version_of(table)
             files = _files(table, spec, keys, fixed, _parts(*shards), scopes)
             try:
-                return read(self._storage, files, spec, columns, where, scopes)
+                return read(self._storage, files, spec, columns, where, probe)
             except FAILURES as error:
                 if isinstance(error, FileNotFoundError) and version != failed_at:  # a purge may have deleted it
                     failed_at = version
                     continue
                 sound, _ = sound_files(self._storage, files, spec, error, None if damaged == "skip" else (), columns)
-            return read(self._storage, sound, spec, columns, where, scopes)
+            return read(self._storage, sound, spec, columns, where, probe)
 
     def keys(self, spec: TableSpec, **fixed: str) -> list[str]:
         """Return the partitions that have rows, sorted. Reads no rows."""

@@ -8,11 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.dataset import Dataset
 
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.schemas import LEDGER
+from memory_pipeline.lake.tables.partitions import dataset
 from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline_tests.building import PROCESSES
 
@@ -245,3 +247,22 @@ def test_a_file_keeps_statistics_of_those_columns_only_by_which_files_are_skippe
     columns = [pq.ParquetFile(file).metadata.row_group(0).column(place) for place in range(len(LEDGER.schema) - 1)]
     assert {column.path_in_schema for column in columns if column.is_stats_set} == set(LEDGER.statistics)
     assert not any(column.has_dictionary_page or column.has_column_index for column in columns)
+
+
+@pytest.mark.on_s3
+def test_rows_that_few_files_have_are_read_from_these_alone(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pa.concat_tables([ledger("a", "1", "2"), ledger("b", "3", out="y"), ledger("c", "2", out="y")])
+    tables.replace(LEDGER, ["a", "b", "c"], rows)
+    opened: list[list[str]] = []
+
+    def noted(storage: Storage, files: pa.Table, spec: TableSpec) -> Dataset:
+        opened.append(files["partition.bucket"].to_pylist())
+        return dataset(storage, files, spec)
+
+    monkeypatch.setattr("memory_pipeline.lake.tables.partitions.dataset", noted)
+    where = (pc.field("period") == "2") & (pc.field("output_digest") == "y")
+    found = tables.read(LEDGER, columns=["bucket", "asset"], where=where, rare=["period", "output_digest"])
+    assert found.to_pylist() == [{"bucket": "c", "asset": "a"}]
+    assert opened == [["c"]]
+    assert not tables.read(LEDGER, where=pc.field("period") == "9", rare=["period"]).num_rows
+    assert tables.read(LEDGER, ["a"], where=where, rare=["period", "output_digest"]).schema == LEDGER.schema
