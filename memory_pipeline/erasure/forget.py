@@ -317,9 +317,9 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, *, everywhere:
     if subject.kind is not SubjectKind.CONVERSATION:
         forget_items(lake, scanner, log)
     folders = {entry.path.split("/")[1] for entry in lake.storage.list("marts")}
-    known = {model.name for model in models_of("marts")}
+    known = {model.name for model in models_of("marts")} if folders else set[str]()
     # Even if this attempt removed nothing: an earlier one may have been killed before this.
-    for _ in Warehouse(lake).build_all(folders & known, full=True):
+    for _ in Warehouse(lake).build_all(folders & known, full=True) if folders & known else ():
         pass
     for name in sorted(folders - known):
         log.remark(f"marts/{name}, which no model builds any more, was not rebuilt: delete it")

@@ -248,7 +248,7 @@ class Storage:
         found = {}
         for path in paths:
             with suppress(FileNotFoundError):
-                found[path] = Path(self._base, path).stat().st_size
+                found[path] = os.stat(f"{self._base}/{path}").st_size  # noqa: PTH116  # Path objects are slow
         return found
 
     def _opened(self, path: Path, new: set[Path]) -> BinaryIO:
