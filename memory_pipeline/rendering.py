@@ -348,6 +348,8 @@ def status_lines(
         f"rejected: {counted(refused, 'part')} of model answers that the messages do not support": refused,
     }
     yield from (line for line, number in lines.items() if number)
+    if redacted := sum(one.redacted for one in statuses):
+        yield f"secrets were removed from {counted(redacted, 'message')}: see the column redactions of messages"
     for status in statuses:
         if status.early:
             yield (

@@ -1,4 +1,4 @@
-"""Commands that delete: forget, verify-erasure, expire and vacuum."""
+"""Commands that delete: forget, verify-erasure, redact, expire and vacuum."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.erasure import ErasureReport
     from memory_pipeline.erasure.forget import ErasurePreview
+    from memory_pipeline.erasure.redaction import Redaction
     from memory_pipeline.evaluation.labels import LabelledQuestion
     from memory_pipeline.lake import Lake
     from memory_pipeline.steps.housekeeping import Cleaned
@@ -207,6 +208,71 @@ def verify_erasure(receipt: Path, root: str | None, as_json: bool) -> None:
             click.echo(f"  not searched: {part}")
     if not result.ok:
         sys.exit(1)
+
+
+@command(cli)
+def redact(
+    root: str | None,
+    as_json: bool,
+    dry_run: bool = False,
+    yes: bool = False,
+    receipt: Path | None = None,
+    now: datetime | None = None,
+) -> None:
+    """Remove the secrets that the lake already holds: API keys, tokens, passwords.
+
+    What is written is redacted before it is stored, unless `secrets.redact` in the configuration says otherwise; see
+    `memory-pipeline config --example`. This command is for what was written before, or under another setting. Secrets
+    become markers such as [secret:github-token:3f2a9c01], what was made from them is made again, and the old bytes are
+    deleted. No model is asked; the next run asks those whose input has changed.
+
+    \b
+        memory-pipeline redact --dry-run     count what would be redacted, by place and kind
+        memory-pipeline redact --yes         redact it
+
+    Safe to repeat, to interrupt and to run beside readers and writers. The receipt holds no secret.
+
+    Args:
+        dry_run: print what would be redacted; change nothing.
+        yes: do not ask for confirmation.
+        receipt: new file for the receipt. [default: none]
+        now: the time of the redaction.
+    """
+    from memory_pipeline.erasure.redaction import redact as redact_lake
+
+    if yes and dry_run:
+        raise InputError("--yes and --dry-run do not go together; give one of them")
+    lake, moment = lake_of(settings_of(root)), now or datetime.now(UTC)
+    tell = (lambda _: None) if as_json else (lambda text: click.echo(f"  {text}", err=True))
+    if not yes:
+        found = redact_lake(lake, models_of(lake), moment, tell, dry_run=True)
+        if dry_run or not found.places:
+            click.echo(to_json(found) if as_json else _redaction_text(found, dry_run=True))
+            return
+        if as_json:
+            raise InputError("--json cannot ask for confirmation; give --yes to redact, or --dry-run for a preview")
+        click.echo(_redaction_text(found, dry_run=True))
+        click.confirm("Redact this permanently?", abort=True)
+    if receipt is not None:
+        _write_receipt(receipt, b"")
+    done = redact_lake(lake, models_of(lake), moment, tell)
+    if receipt is not None:
+        _write_receipt(receipt, to_json(done).encode())
+    click.echo(to_json(done) if as_json else _redaction_text(done, dry_run=False))
+
+
+def _redaction_text(done: Redaction, *, dry_run: bool) -> str:
+    if not done.places:
+        return "no secrets were found"
+    places = [f"  {place:<18} {count:>10,}" for place, count in sorted(done.places.items())]
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in done.kinds.most_common())
+    lines = ["secrets would be removed from" if dry_run else "secrets were removed from", *places, f"  kinds: {kinds}"]
+    if not dry_run:
+        recomputed = sum(map(len, done.remade.values()))
+        deleted = f"{counted(done.files, 'file')}, {counted(done.bytes, 'byte')} deleted from disk"
+        lines.append(f"  {counted(recomputed, 'period')} recomputed; {deleted}")
+        lines += [f"  not covered: {part}" for part in done.not_covered]
+    return "\n".join(lines)
 
 
 def _subject(

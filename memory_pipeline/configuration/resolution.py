@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         CaptureRuleSection,
         ConfigurationDocument,
         GraphSettings,
+        Secrets,
         WorkspaceSection,
     )
     from memory_pipeline.configuration.strict_yaml import Path
@@ -211,6 +212,7 @@ class Workspace:
     budget: Budget | None
     embedding_key: str | None
     retention: Retention
+    secrets: Secrets
     previews: bool
 
     @property
@@ -238,7 +240,7 @@ class Resolution:
         self._defaults_retention = self._retention(("defaults", "retention"), explicit_keys(defaults.retention))
         retention = self._defaults_retention or Retention()
         self.other_workspaces = Workspace(
-            {}, settings, budget, defaults.embedding.api_key, retention, defaults.previews
+            {}, settings, budget, defaults.embedding.api_key, retention, defaults.secrets, defaults.previews
         )
         self._defaults_budget = explicit_keys(defaults.budget)
         self.workspaces = {
@@ -260,8 +262,9 @@ class Resolution:
         if explicit_keys(section.embedding):
             key = section.embedding.api_key
         retention = self._retention((*path, "retention"), explicit_keys(section.retention)) or others.retention
+        secrets = others.secrets.model_copy(update=explicit_keys(section.secrets))
         previews = section.previews if "previews" in section.model_fields_set else others.previews
-        return Workspace(agents, settings, budget, key, retention, previews)
+        return Workspace(agents, settings, budget, key, retention, secrets, previews)
 
     def _settings(self, path: Path, keys: Inherited, parent: AgentSettings | None) -> AgentSettings:
         """Return the settings of one level, or the parent's object if they are equal, so that many agents share it."""

@@ -35,6 +35,7 @@ from memory_pipeline.domain.retention import (
     parse_duration,
 )
 from memory_pipeline.domain.scopes import MAX_ID, label_of
+from memory_pipeline.domain.text.secret_formats import SecretFormat, own_format
 from memory_pipeline.errors import ConfigurationError, InputError, shown
 
 if TYPE_CHECKING:
@@ -263,6 +264,37 @@ class Level(Record):
     )
 
 
+_KIND_FORM = "1 to 40 lower-case letters, digits and hyphens, such as employee-number"
+_FORMAT_FORM = "a regular expression of up to 500 characters that matches the secret, such as EMP-[0-9]{6}"
+
+
+class SecretPattern(Record):
+    """A format of secrets of one's own; a group named ``secret`` marks the part to replace."""
+
+    kind: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,40}$", description=_KIND_FORM)]
+    pattern: Annotated[
+        str, Field(min_length=1, max_length=500, description=_FORMAT_FORM), AfterValidator(validators.check_pattern)
+    ]
+
+
+class Secrets(Record):
+    """What becomes of secrets in texts: API keys, tokens, passwords. Keys that are not given are inherited.
+
+    Attributes:
+        redact: ``all`` replaces them before anything is stored. ``derived`` stores messages as they were said, and
+            replaces the secrets in what is made from them. ``off`` replaces none.
+        patterns: formats beside the built-in ones.
+    """
+
+    redact: Literal["all", "derived", "off"] = "all"
+    patterns: Annotated[list[SecretPattern], Field(max_length=100)] = Field(default_factory=list)
+
+    @property
+    def formats(self) -> tuple[SecretFormat, ...]:
+        """The formats of `patterns`."""
+        return tuple(own_format(one.kind, one.pattern) for one in self.patterns)
+
+
 class AgentSection(Level):
     """The settings of one agent."""
 
@@ -281,6 +313,7 @@ class WorkspaceSection(Level):
     embedding: EmbeddingKey = EmbeddingKey()
     budget: Budget = Budget()
     retention: RetentionSection = RetentionSection()
+    secrets: Secrets = Secrets()
     previews: bool = True
     agents: dict[Annotated[str, AfterValidator(partial(_checked_id, "agent_id"))], AgentSection] = Field(
         default_factory=dict
@@ -294,6 +327,7 @@ class DefaultsSection(Level):
     embedding: Embedding = Embedding()
     budget: Budget = Budget()
     retention: RetentionSection = RetentionSection()
+    secrets: Secrets = Secrets()
     previews: bool = True
 
 

@@ -160,6 +160,17 @@ def check_prompt(prompt: str, placeholders: tuple[str, ...]) -> str:
     return prompt
 
 
+def check_pattern(pattern: str) -> str:
+    """Reject a regular expression that is invalid, or that matches an empty text."""
+    try:
+        is_empty = re.compile(pattern).match("") is not None
+    except re.error as error:
+        raise ValueError(f"it is no regular expression: {error}") from None
+    if is_empty:
+        raise ValueError("it matches a text without characters; expected a pattern of the secret")
+    return pattern
+
+
 def check_predicates(predicates: list[str]) -> list[str]:
     """Return predicates in snake_case without duplicates; reject those that are too long or have no letter or digit."""
     for predicate in predicates:

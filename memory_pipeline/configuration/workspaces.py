@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         Summarization,
     )
     from memory_pipeline.configuration.resolution import AgentSettings, Workspace
-    from memory_pipeline.configuration.sections import MemoriesSettings
+    from memory_pipeline.configuration.sections import MemoriesSettings, Secrets
     from memory_pipeline.domain.capture import CaptureRule
     from memory_pipeline.domain.graph.triples import Vocabulary
     from memory_pipeline.domain.retention import Retention
@@ -156,6 +156,10 @@ class Configuration:
         named = {workspace_id: workspace.retention for workspace_id, workspace in self._workspaces.items()}
         return {"": self._other_workspaces.retention, **named}
 
+    def secrets(self, workspace_id: str) -> Secrets:
+        """Return what becomes of secrets in a workspace's texts."""
+        return self._workspace(workspace_id).secrets
+
     def previews(self, workspace_id: str) -> bool:
         """Return whether Dagster's UI may show memory content of a workspace."""
         return self._workspace(workspace_id).previews
@@ -171,6 +175,7 @@ class Configuration:
             "max_concurrency": self.max_concurrency,
             "budget": budget.model_dump(mode="json") if budget else None,
             "retention": self.retention(scope.workspace_id).describe(),
+            "secrets": self.secrets(scope.workspace_id).model_dump(mode="json"),
             "previews": self.previews(scope.workspace_id),
             "embedding": embedding,
             **self._agent(scope).model_dump(mode="json", exclude={"completion"}),

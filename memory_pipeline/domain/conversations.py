@@ -43,6 +43,7 @@ from memory_pipeline.domain.messages import (
 )
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Period, hour_of
 from memory_pipeline.domain.scopes import Audience, Scope, audience_of, label_of, optional_label
+from memory_pipeline.domain.text.secrets import kinds_in
 from memory_pipeline.domain.text.words import composed
 from memory_pipeline.errors import ConfigurationError, InputError, shown
 
@@ -218,6 +219,7 @@ def read_messages(
                     "occurrence": None,
                     "edit_of": None,
                     "users": audience.users if scope.is_group else (),
+                    "redactions": _redactions(part),
                 }
                 own |= {name: composed(text) for name in _TEXTS if isinstance(text := part.get(name), str)}
                 entry = {**part, **header, **own}
@@ -240,6 +242,12 @@ def read_messages(
         except InputError as error:
             rejected.append(Rejection(str(error), f"{where}, message {number}", alone(conversation, record)))
     return ParsedConversation(list(accepted.values()), rejected, recalled)
+
+
+def _redactions(record: Mapping[str, object]) -> object:
+    """Return what was removed from a text: what its message states, and the kinds of its markers."""
+    stated, kinds = record.get("redactions") or (), kinds_in(str(record.get("content")))
+    return [*kinds, *stated] if kinds and isinstance(stated, list | tuple) else stated
 
 
 def time_in(record: Mapping[str, object], admission: Admission) -> tuple[str, object]:

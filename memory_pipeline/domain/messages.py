@@ -15,6 +15,7 @@ from memory_pipeline.domain.identity import MESSAGE, Reference, make_id
 from memory_pipeline.domain.periods import Period, hour_of
 from memory_pipeline.domain.scopes import Scope, label_of, optional_label, user_identity
 from memory_pipeline.domain.text.recalled_text import without_recalled
+from memory_pipeline.domain.text.secrets import without_private
 from memory_pipeline.domain.text.words import composed, is_blank, is_unicode
 from memory_pipeline.domain.values import MAX_TURN, count_of, one_of
 from memory_pipeline.errors import InputError, shown
@@ -39,7 +40,7 @@ _MAX_OFFSET = 1_439
 
 
 class NothingSaidError(InputError):
-    """A message contains only recalled memory. Drop it; this is not an error of the message."""
+    """A message contains only recalled memory, or only private text. Drop it; this is not an error of the message."""
 
 
 class Role(StrEnum):
@@ -329,9 +330,9 @@ def _without_recalled(value: object) -> object:
     """Return a content without recalled memory; other types are left to :func:`_text`."""
     if not isinstance(value, str):
         return value
-    remaining = without_recalled(value)
+    remaining = without_private(without_recalled(value))
     if remaining is not value and not remaining.strip():
-        raise NothingSaidError("content contains only recalled memory; leave the message out")
+        raise NothingSaidError("content contains only recalled memory or private text; leave the message out")
     return remaining
 
 

@@ -20,6 +20,8 @@ from memory_pipeline.errors import InputError, shown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from memory_pipeline.domain.text.secrets import Redactor
+
 #: Seconds. Entries of sessions live for an hour by default, and for a day at most.
 DEFAULT_TTL: Final = 3_600
 MAX_TTL: Final = 86_400
@@ -216,6 +218,13 @@ def json_of(value: object) -> str:
     if isinstance(value, dict | list | tuple):
         _check_parts(value)
     return text
+
+
+def redacted_value(redactor: Redactor, key: str, value: str) -> str:
+    """Return the value of an entry, as JSON, without secrets. It is one itself if its key says so."""
+    stored = json.loads(value)
+    left = redactor.value(stored, key)
+    return value if left is stored else json_of(left)
 
 
 def merged(old: Any, new: Any) -> Any:

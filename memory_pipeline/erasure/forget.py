@@ -145,7 +145,7 @@ def forget(
         CommitConflictError: other writers kept committing first; retry.
         ConfigurationError: another version of this package wrote the index.
     """
-    models = _asking_nobody(lake, models, now)
+    models = asking_nobody(lake, models, now)
     lake.index.check(models.embedder)
     known = lake.tombstones.all()
     salt = next((one.salt for one in known if one.workspace_id == subject.workspace_id), secrets.token_hex(16))
@@ -251,7 +251,7 @@ class _StoredVectors:
         return np.full((len(texts), self.dimension), np.nan, np.float32)
 
 
-def _asking_nobody(lake: Lake, models: Models, now: datetime) -> Models:
+def asking_nobody(lake: Lake, models: Models, now: datetime) -> Models:
     """Return models that need no server, no budget and no embedder, so that nothing holds up an erasure."""
     if models.store is not None:
         models = stored_models(lake.configuration(), models.store, lake.calendar.timezone, lambda: now)
@@ -316,6 +316,21 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, *, everywhere:
     before = _index_files(lake, log.scopes)
     if subject.kind is not SubjectKind.CONVERSATION:
         forget_items(lake, scanner, log)
+    # An interrupted run may have removed all rows of an agent, whose tables are then unknown.
+    purge_rows(lake, None if everywhere else log.scopes, log)
+    _note_deleted(lake, before, log)
+    if subject.kind is SubjectKind.AGENT:
+        for folder in (COLLECTIONS, PROJECTIONS):  # a purge of a table does so
+            lake.storage.prune(folder)
+        if not any(scope.identity for scope in _scopes(lake, subject)):
+            lake.forget_per_user(Scope(subject.workspace_id, subject.agent_id or ""))
+    if unread:  # a writer that was about to commit one of these has done so by now
+        lake.storage.delete(entry.path for entry in unread_indices(lake.storage) if entry.path in unread)
+    _clear_journal(lake, subject, log.scopes)
+
+
+def purge_rows(lake: Lake, scopes: Collection[Scope] | None, log: ErasureLog) -> None:
+    """Delete removed rows of tables, of the index of scopes, or of all, from the disk. Rebuild the marts."""
     folders = {entry.path.split("/")[1] for entry in lake.storage.list("marts")}
     known = {model.name for model in models_of("marts")} if folders else set[str]()
     # Even if this attempt removed nothing: an earlier one may have been killed before this.
@@ -327,20 +342,9 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, *, everywhere:
         log.purge(spec.name, lake.tables.purge(spec, orphans=_ORPHANS))
     for name in sorted(folders & known):
         log.purge("marts", lake.tables.purge_path(f"marts/{name}", orphans=_ORPHANS))
-    # An interrupted run may have removed all rows of an agent, whose tables are then unknown.
-    scopes = None if everywhere else log.scopes
     lake.index.purge(scopes)
     for projection in lake.projections.values():
         projection.purge(scopes)
-    _note_deleted(lake, before, log)
-    if subject.kind is SubjectKind.AGENT:
-        for folder in (COLLECTIONS, PROJECTIONS):  # a purge of a table does so
-            lake.storage.prune(folder)
-        if not any(scope.identity for scope in _scopes(lake, subject)):
-            lake.forget_per_user(Scope(subject.workspace_id, subject.agent_id or ""))
-    if unread:  # a writer that was about to commit one of these has done so by now
-        lake.storage.delete(entry.path for entry in unread_indices(lake.storage) if entry.path in unread)
-    _clear_journal(lake, subject, log.scopes)
 
 
 def _clear_journal(lake: Lake, subject: Subject, scopes: Collection[Scope]) -> None:

@@ -160,6 +160,7 @@ class GraphWriter:
         received_at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
         if isinstance(changes, str | bytes | Mapping) or not isinstance(changes, Sequence):
             raise InputError(f"changes {shown(changes)} is not accepted; expected a list of mappings")
+        changes = self._lake.redactor_of(self._scope.workspace_id).value(changes)
         admission = Admission(self._start, received_at, self._lake.calendar)
         edits = []
         within = timedelta.max if now is None else TOLERANCE

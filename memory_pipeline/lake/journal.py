@@ -389,12 +389,13 @@ class Journal:
             hours.append(hour_of(begins))
         return tuple(hours)
 
-    def set_aside(self, rejections: Iterable[Rejection], received_at: datetime | None = None) -> None:
-        """Store rejected records with their reasons. The same record is stored once.
+    def set_aside(self, rejections: Iterable[Rejection], received_at: datetime | None = None) -> set[str]:
+        """Store rejected records with their reasons; return their paths. The same record is stored once.
 
         With `received_at`, an erasure before that time does not reach them.
         """
         received = {} if received_at is None else {"timestamp": received_at.isoformat()}
+        paths = set()
         for rejection in rejections:
             owner = dict(rejection.owner)
             content = {"reason": rejection.reason, "where": rejection.where, "record": rejection.record}
@@ -404,6 +405,8 @@ class Journal:
             path = f"{_QUARANTINE}/{name}.json"
             self._require_own(path)
             self._storage.write(path, data)
+            paths.add(path)
+        return paths
 
     def quarantined(self) -> list[Rejection]:
         """Return the rejected records, and the symbolic links in the journal, which it never follows."""

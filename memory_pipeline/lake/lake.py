@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import cached_property, lru_cache
 from secrets import token_hex
@@ -16,6 +17,7 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Grain, Period, hour_of, start_for
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, scope_key, user_identity
+from memory_pipeline.domain.text.secrets import Redactor
 from memory_pipeline.errors import (
     ConfigurationError,
     DamagedError,
@@ -31,7 +33,7 @@ from memory_pipeline.lake.layout import MOST_SHARDS, SHARDS
 from memory_pipeline.settings import DEFAULT_START
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from os import PathLike
     from pathlib import Path
 
@@ -203,6 +205,30 @@ class Lake:
         """Return the capture of a conversation by the configured rules, as of the last ten seconds."""
         rule = rule_for(self._recent_settings().capture(workspace_id, talk.agent_id), talk)
         return Capture.FULL if rule is None else rule.mode
+
+    def redactor_of(self, workspace_id: str, *, of_messages: bool = False) -> Redactor:
+        """Return what removes secrets from a workspace's texts, by the configuration of the last ten seconds.
+
+        It is for texts `of_messages` as they are written, or for all that is made from them and all else.
+        """
+        settings = self._recent_settings().secrets(workspace_id)
+        is_on = settings.redact == "all" or (settings.redact == "derived" and not of_messages)
+        return Redactor(self._key_of_digests, is_on, settings.formats)
+
+    def _key_of_digests(self) -> str:
+        if self._manifest is None:
+            self.ensure()
+        return digest("secrets", self._manifest and self._manifest["secret"])
+
+    def without_secrets(self, messages: Sequence[Message]) -> list[Message]:
+        """Return messages as facts are made from them: without the secrets that are stored in them (``derived``)."""
+        redactors = {one: self.redactor_of(one) for one in {message.scope.workspace_id for message in messages}}
+
+        def redacted(message: Message) -> Message:
+            left = redactors[message.scope.workspace_id].text(message.content)
+            return message if left is message.content else replace(message, content=left)
+
+        return list(map(redacted, messages))
 
     def without_expired(self, messages: Collection[Message]) -> list[Message]:
         """Return `messages` without those that are older than all that is kept of their time.

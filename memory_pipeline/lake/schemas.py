@@ -161,6 +161,7 @@ LEDGER = TableSpec(
         field("unfinished", pa.int64(), "Number of fallbacks and of items that wait for a model.", nullable=True),
         field("expired", pa.int64(), "Number of rows that have expired since.", nullable=True),
         field("refused", pa.int64(), "Number of rejected parts of model answers.", nullable=True),
+        field("redacted", pa.int64(), "Number of messages from which secrets were removed.", nullable=True),
     ],
     partition_by=("bucket",),
     order_by=("period",),

@@ -374,6 +374,7 @@ class MemoryEventWriter:
         received_at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
         if not changes:
             return []
+        changes = self._lake.redactor_of(self._scope.workspace_id).value(changes)
         admission = Admission(self._start, received_at, self._lake.calendar)
         events = []
         within = timedelta.max if now is None else TOLERANCE

@@ -157,7 +157,7 @@ class PendingJournal:
             from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 
             extractor = DeterministicExtractor(self._lake.calendar.timezone)
-            found.append(replace(pending, facts=tuple(extractor.facts_of(messages))))
+            found.append(replace(pending, facts=tuple(extractor.facts_of(self._lake.without_secrets(messages)))))
         return found
 
     def _contents(self, file: JournalFile) -> Contents:

@@ -118,7 +118,7 @@ def _facts_of(
         rows = rows.take(list(by_id.values()))
     else:
         # The facts of an answer depend on the next message of the conversation.
-        talks = sorted(messages, key=lambda one: one.conversation_id)
+        talks = sorted(lake.without_secrets(messages), key=lambda one: one.conversation_id)
         grouped = groupby(talks, key=lambda one: one.conversation_id)
         rows = facts_to_rows([fact for _, talk in grouped for fact in extractor.facts_of(list(talk))])
         rows = rows if embedder is None else with_vectors(rows, embedder)

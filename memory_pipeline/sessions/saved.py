@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from memory_pipeline.domain.sessions import micros_of, time_of
+from memory_pipeline.domain.sessions import micros_of, redacted_value, time_of
 from memory_pipeline.errors import DamagedError, shown
 from memory_pipeline.lake.files.storage_errors import REMEDY
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from memory_pipeline.domain.sessions import Container, Entry
+    from memory_pipeline.domain.text.secrets import Redactor
     from memory_pipeline.lake.files.storage import Storage
 
 SAVED: Final = "sessions/saved"
@@ -96,6 +97,24 @@ def delete_saved(storage: Storage, is_unwanted: Callable[[Mapping[str, Any]], bo
     storage.delete(found)
     storage.prune(SAVED)
     return len(found)
+
+
+def redact_saved(storage: Storage, redactor_of: Callable[[str], Redactor], *, dry_run: bool) -> int:
+    """Replace the secrets in the copies; return how many had some. With `dry_run`, only count them."""
+    count = 0
+    for file in storage.list(SAVED):
+        with suppress(DamagedError):  # `memory-pipeline check` names it
+            record = _record(file.path, storage.read(file.path) or b"")
+            redactor = redactor_of(record["workspace_id"])
+            entries = [
+                {**entry, "value": redacted_value(redactor, entry["key"], entry["value"])}
+                for entry in record["entries"]
+            ]
+            if entries != record["entries"]:
+                count += 1
+                if not dry_run:
+                    storage.write(file.path, json.dumps({**record, "entries": entries}, ensure_ascii=False).encode())
+    return count
 
 
 def is_expired(record: Mapping[str, Any], now: int) -> bool:

@@ -10,7 +10,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from memory_pipeline.domain.sessions import MAX_VALUE, PROMOTED_FROM, Container, Entry, EntryKind
+from memory_pipeline.domain.sessions import MAX_VALUE, PROMOTED_FROM, Container, Entry, EntryKind, redacted_value
+from memory_pipeline.domain.text.secrets import REMOVES_NONE
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.sessions.database import Database, opened
 from memory_pipeline.settings import sessions_url
@@ -18,6 +19,7 @@ from memory_pipeline.settings import sessions_url
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from memory_pipeline.domain.text.secrets import Redactor
     from memory_pipeline.lake import Lake
 
 #: The folder of the lake with the file of SQLite, and with saved sessions.
@@ -111,13 +113,16 @@ class SessionStore:
     Times are microseconds since 1970, UTC.
     """
 
-    def __init__(self, database: Database, lake_id: str) -> None:
+    def __init__(
+        self, database: Database, lake_id: str, redactor_of: Callable[[str], Redactor] = lambda _: REMOVES_NONE
+    ) -> None:
         self.database = database
         self._lake_id = lake_id
+        self._redactor_of = redactor_of
 
     def entries(self, container: Container) -> Entries:
         """Return the entries of a container."""
-        return Entries(self.database, container, self._lake_id)
+        return Entries(self.database, container, self._lake_id, self._redactor_of(container.workspace_id))
 
     def stored(
         self,
@@ -183,6 +188,15 @@ class SessionStore:
         own = {"lake_id": self._lake_id, "id": entry.id, "version": entry.version, "value": value}
         return bool(self.database.run(_REPLACE, own))
 
+    def redact(self, *, dry_run: bool) -> int:
+        """Replace the secrets in all entries; return how many had some. With `dry_run`, only count them."""
+        count = 0
+        for container, entry in list(self.stored()):
+            left = redacted_value(self._redactor_of(container.workspace_id), entry.key, entry.value)
+            if left != entry.value and (dry_run or self.replace(entry, left)):
+                count += 1
+        return count
+
     def overdue(self, then: int) -> dict[EntryKind, int]:
         """Return the number of entries that expired until a time and are still there, by kind."""
         rows = self.database.run(_OVERDUE, {"lake_id": self._lake_id, "then": then})
@@ -196,8 +210,11 @@ class SessionStore:
 class Entries:
     """The entries of one container. Each method is one transaction; expired entries are not there."""
 
-    def __init__(self, database: Database, container: Container, lake_id: str) -> None:
+    def __init__(
+        self, database: Database, container: Container, lake_id: str, redactor: Redactor = REMOVES_NONE
+    ) -> None:
         self._run = database.run
+        self._redactor = redactor
         self.key = container.key(lake_id)
         owner = {name: getattr(container, name) for name in Container.__slots__}
         self._owner = {**owner, "container": self.key, "lake_id": lake_id, "kind": container.kind.value}
@@ -250,8 +267,8 @@ class Entries:
             rows = self._run(_CREATE, self._row(key, value, expires_at, now, type))
         else:
             parameters = {
-                "container": self.key, "key": key, "value": value, "expected": expected, "expires_at": expires_at,
-                "now": now,
+                "container": self.key, "key": key, "value": self._redacted(key, value), "expected": expected,
+                "expires_at": expires_at, "now": now,
             }  # fmt: skip
             rows = self._run(_SWAP, parameters)
         return int(rows[0][0]) if rows else None
@@ -286,8 +303,18 @@ class Entries:
 
     def _row(self, key: str, value: str, expires_at: int | None, now: int, type_: str) -> Mapping[str, object]:
         unique = blake2b(f"{self.key}{now}{key}".encode(), digest_size=16).hexdigest()
-        own = {"id": unique, "key": key, "type": type_, "value": value, "expires_at": expires_at, "now": now}
+        own = {
+            "id": unique,
+            "key": key,
+            "type": type_,
+            "value": self._redacted(key, value),
+            "expires_at": expires_at,
+            "now": now,
+        }
         return {**self._owner, "accesses": 0, "created_at": now, **own}
+
+    def _redacted(self, key: str, value: str) -> str:
+        return redacted_value(self._redactor, key, value)
 
 
 def _alive(removed: Iterable[tuple[int | None]], now: int) -> int:
@@ -309,7 +336,7 @@ def session_store(lake: Lake) -> SessionStore:
         known = json.dumps({"database": database.place}).encode()
         if lake.storage.read(_ELSEWHERE) != known:
             lake.storage.write(_ELSEWHERE, known)
-        return SessionStore(database, lake.id)
+        return SessionStore(database, lake.id, lake.redactor_of)
     if not lake.storage.is_local:
         raise ConfigurationError(
             f"the lake at {lake.storage.uri} is in a bucket, where a file of SQLite cannot be; set "
@@ -377,7 +404,7 @@ def _in_file(lake: Lake) -> SessionStore:
     lake.storage.create(FILE, b"")  # with the rights of the lake's files; SQLite fills it
     path = lake.storage.locate(FILE)
     file = os.stat(path)  # noqa: PTH116
-    return SessionStore(opened(path, (file.st_dev, file.st_ino)), lake.id)
+    return SessionStore(opened(path, (file.st_dev, file.st_ino)), lake.id, lake.redactor_of)
 
 
 def _refuse_elsewhere(lake: Lake) -> None:

@@ -89,7 +89,7 @@ def read_hours(
     Passages that fell back on rules are stale. With `is_fresh`, all are.
     """
     rows = lake.tables.read(MESSAGES, [hour.key for hour in hours], shard=shard)
-    messages = sorted(rows_to_messages(rows), key=_order)
+    messages = lake.without_secrets(sorted(rows_to_messages(rows), key=_order))
     marks = ExpirationMarks.of(lake.tables)
     _refuse_lost(lake, hours, messages, old, marks)
     grouped: dict[_Key, list[Message]] = defaultdict(list)

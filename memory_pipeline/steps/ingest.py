@@ -227,6 +227,7 @@ def load_messages(
             rows=len(messages),
             agents=len({message.scope.own for message in messages}),
             messages=len(messages),
+            redacted=sum(bool(message.redactions) for message in messages),
             changed=hour.key in changed,
             bytes=sizes.get(hour.key, 0),
             expired=filtered.expired[hour],

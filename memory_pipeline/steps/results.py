@@ -75,6 +75,7 @@ class PartitionResult:
         fallbacks: rows made by rules because the model failed.
         refused: rejected parts of model answers, by reason.
         expired, forgotten: messages dropped because their day had expired, or because they had been forgotten.
+        redacted: messages from which secrets were removed before they were stored.
         not_captured: messages dropped because the configuration does not capture their conversation in full.
         usage: model usage of this run.
         tokens: of the sources of summaries, and of the summaries.
@@ -95,6 +96,7 @@ class PartitionResult:
     refused: Counter[str] = field(default_factory=Counter)
     expired: int = 0
     forgotten: int = 0
+    redacted: int = 0
     not_captured: int = 0
     tokens: tuple[int, int] = (0, 0)
     usage: Usage = field(default_factory=Usage)
@@ -117,6 +119,7 @@ class PartitionResult:
             self.agents,
             self.unfinished,
             refused=self.refused.total(),
+            redacted=self.redacted,
         )
 
 
@@ -209,7 +212,8 @@ def _together(parts: Sequence[PartitionResult]) -> PartitionResult:
     if len(parts) == 1:
         return parts[0]
     numbers = (
-        "rows", "agents", "messages", "fallbacks", "unfinished", "expired", "forgotten", "not_captured",
+        "rows", "agents", "messages", "fallbacks", "unfinished", "expired", "forgotten", "redacted",
+        "not_captured",
     )  # fmt: skip
     read, written = zip(*(part.tokens for part in parts), strict=True)
     return replace(

@@ -190,7 +190,8 @@ class ConversationWriter(AccessWriter, MemoryEventWriter):
         for name, mine in self._ids.items():
             if record.get(name, mine) != mine:
                 raise InputError(f"{name} {shown(record[name])} is not this writer's; expected {mine}, or leave it out")
-        return self._named(record)
+        redactor = self._lake.redactor_of(self._scope.workspace_id, of_messages=True)
+        return self._named(redactor.value(record))
 
     def _noted(self, record: object, now: When | None) -> Receipt:
         """Return a receipt of what is left out of a valid conversation."""

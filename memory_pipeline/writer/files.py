@@ -121,9 +121,9 @@ def ingest_file(
     ingest = _Ingest(lake, admission, default_scope or {}, defaults or {})
     for where, record in _records(path, progress):
         if isinstance(record, Rejection):
-            ingest.set_aside([record])
+            ingest.set_aside([replace(record, record=ingest.redacted(record.record))])
         else:
-            ingest.take(where, record)
+            ingest.take(where, ingest.redacted(record))
     ingest.flush()
     return ingest.result
 
@@ -141,6 +141,12 @@ class _Ingest:
         self._known = KnownMessages(lake, keeps=False)
         self._known_bad = lake.journal.set_aside_digests()
         self._accepted: list[str] = []
+
+    def redacted(self, record: object) -> object:
+        """Return a record without secrets, before anything is made from it: ids, rejections, messages."""
+        fields = {**self._default_scope, **(record if isinstance(record, Mapping) else {})}
+        redactor = self._lake.redactor_of(str(fields.get("workspace_id")), of_messages=isinstance(record, Mapping))
+        return redactor.value(record)
 
     def take(self, where: str, record: object) -> None:
         result = self.result

@@ -184,6 +184,7 @@ def _metadata(result: PartitionResult, preview: str | None) -> dict[str, Any]:
         metadata |= {
             "expired": result.expired,
             "forgotten": result.forgotten,
+            "redacted": result.redacted,
             "not_captured": result.not_captured,
         }
     if result.asset == table_asset(result.period.grain):

@@ -35,6 +35,7 @@ from memory_pipeline.domain.messages import members_fields, ordered_at_in, recor
 from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.domain.scopes import MAX_ID, Scope, label_of, optional_label
 from memory_pipeline.domain.text.recalled_text import without_recalled
+from memory_pipeline.domain.text.secrets import without_private
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.domain.values import MAX_TURN, count_of, number_of, one_of, share_of
 from memory_pipeline.errors import InputError, shown
@@ -409,9 +410,9 @@ def _text(name: str, value: object) -> str:
 
 
 def _content(name: str, value: object) -> str:
-    content = without_recalled(_text(name, value)).strip()
+    content = without_private(without_recalled(_text(name, value))).strip()
     if not content:
-        raise InputError(f"{name} {shown(value)} contains only recalled memory, which is already stored")
+        raise InputError(f"{name} {shown(value)} contains only recalled memory, which is stored, or private text")
     return content
 
 

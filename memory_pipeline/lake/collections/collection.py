@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.domain.text.secrets import Redactor
     from memory_pipeline.lake.collections.item import Row, Value, Vector, VectorItem
     from memory_pipeline.lake.files.storage import Storage
 
@@ -112,6 +113,7 @@ class VectorCollection:
         self._dimension = count_of("dimension", dimension, 1, MAX_DIMENSION)
         self._scope = scope
         self._storage = lake.storage
+        self._redactor = lake.redactor_of(scope.workspace_id)
         self._where = (f"{COLLECTIONS}/{folder_name(scope)}", path_name(name, digest(name)))
         self._called = f"{shown(name)} of {shown(str(scope))}"
         self._run = run_coroutine
@@ -162,7 +164,7 @@ class VectorCollection:
             ConfigurationError: the collection was created with another dimension in the meantime.
             CommitConflictError: other writers kept winning. Earlier batches were written. Safe to retry.
         """
-        named = (row_of(name, item, self._dimension) for name, item in numbered("items", items))
+        named = (row_of(name, item, self._dimension, self._redactor) for name, item in numbered("items", items))
         rows = list({row.id: row for row in named}.values())
         batches = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
         for batch in batches:
@@ -345,6 +347,36 @@ def drop_collections(lake: Lake, scopes: Collection[Scope]) -> None:
                 run_coroutine(databases.drop(folder, name))
             lake.storage.delete([f"{folder}/{_SCOPE}"])
     lake.storage.prune(COLLECTIONS)
+
+
+def redact_items(lake: Lake, folder: str, name: str, redactor: Redactor, *, dry_run: bool) -> int:
+    """Replace the secrets in the items of a collection; return how many had some. With `dry_run`, only count them.
+
+    Raises:
+        CommitConflictError: others kept writing to the table. Safe to retry.
+    """
+    from memory_pipeline.lake.index.lance_tables import Databases, run_coroutine
+    from memory_pipeline.lake.index.maintenance import rewrite
+
+    async def items(table: Any) -> pa.Table:
+        return await table.query().select(["id", "content", "metadata", "vector"]).to_arrow()
+
+    def rewritten(table: Any) -> Awaitable[None]:
+        return rewrite(table, lake.storage, f"{folder}/{name}.lance", SAME_ITEM, {})
+
+    databases = Databases(lake.storage)
+    rows = run_coroutine(databases.read(folder, name, items, None))
+    changed = []
+    for row in [] if rows is None else rows.to_pylist():
+        stored = json.loads(row["metadata"])
+        content, metadata = redactor.text(row["content"]), redactor.value(stored)
+        if content is not row["content"] or metadata is not stored:
+            changed.append({**row, "content": content, "metadata": json.dumps(metadata, ensure_ascii=False)})
+    if changed and not dry_run:
+        new = pa.Table.from_pylist(changed, schema=rows.schema)
+        run_coroutine(databases.edit(folder, name, partial(_merge, new), None))
+        run_coroutine(databases.edit(folder, name, rewritten, None))
+    return len(changed)
 
 
 def compact_collection(storage: Storage, path: str) -> int:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.text.secrets import Redactor
+
     #: A vector, as callers pass it.
     Vector = Sequence[float] | NDArray[np.floating | np.integer]
 
@@ -59,7 +61,7 @@ class Row(NamedTuple):
     vector: NDArray[np.float32]
 
 
-def row_of(name: str, item: object, dimension: int) -> Row:
+def row_of(name: str, item: object, dimension: int, redactor: Redactor) -> Row:
     """Return an item as it is stored. `name` is its name in error messages.
 
     Raises:
@@ -69,8 +71,8 @@ def row_of(name: str, item: object, dimension: int) -> Row:
         raise InputError(f"{name} {shown(item)} is not accepted; expected a VectorItem")
     return Row(
         id=id_of(f"{name}.id", item.id),
-        content=_content(f"{name}.content", item.content),
-        metadata=_metadata(f"{name}.metadata", item.metadata),
+        content=redactor.text(_content(f"{name}.content", item.content)),
+        metadata=_metadata(f"{name}.metadata", redactor.value(item.metadata)),
         vector=unit_vector(f"{name}.vector", item.vector, dimension),
     )
 

@@ -42,6 +42,10 @@ def index_asset(grain: str) -> str:
     return f"{grain}_index"
 
 
+#: Columns that are null in older lakes.
+_LATER = ("unfinished", "expired", "refused", "redacted")
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
     """One partition of one asset, as last built.
@@ -54,6 +58,7 @@ class LedgerEntry:
             or over the budget. The next run rebuilds a partition with any.
         expired: number of rows that have expired since. The digests still include them.
         refused: number of rejected parts of model answers.
+        redacted: number of messages from which secrets were removed.
     """
 
     asset: str
@@ -65,6 +70,7 @@ class LedgerEntry:
     unfinished: int = 0
     expired: int = 0
     refused: int = 0
+    redacted: int = 0
 
     @property
     def bucket(self) -> str:
@@ -99,7 +105,7 @@ class Ledger:
         found: dict[str, dict[str, LedgerEntry]] = {asset: {} for asset in assets}
         for row in self._tables.read(LEDGER, keys, damaged="skip").drop_columns(["bucket"]).to_pylist():
             if names is None or row["period"] in names:
-                row |= {name: row[name] or 0 for name in ("unfinished", "expired", "refused")}  # null in older lakes
+                row |= {name: row[name] or 0 for name in _LATER}
                 found[row["asset"]][row["period"]] = LedgerEntry(**row)
         return found
 

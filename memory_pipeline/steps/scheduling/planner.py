@@ -49,6 +49,7 @@ class GrainStatus:
         early: hours with journal files before the first day of the memory.
         expired: periods with expired rows only.
         refused: number of rejected parts of model answers in all periods.
+        redacted: number of messages from which secrets were removed (hours only).
     """
 
     grain: Grain
@@ -62,6 +63,7 @@ class GrainStatus:
     early: list[Period]
     expired: list[Period] = field(default_factory=list)
     refused: int = 0
+    redacted: int = 0
 
 
 def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainStatus:
@@ -120,6 +122,7 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
         early=_sorted(early),
         expired=_periods(grain, (key for key, entry in table.items() if 0 < entry.rows <= entry.expired)),
         refused=sum(entry.refused for entry in table.values()),
+        redacted=sum(entry.redacted for entry in entries.get(MESSAGES_ASSET, {}).values()),
     )
 
 

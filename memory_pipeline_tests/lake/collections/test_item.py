@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from memory_pipeline.domain.messages import MAX_CONTENT
+from memory_pipeline.domain.text.secrets import REMOVES_NONE
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.collections.item import MAX_METADATA, VectorItem, id_of, numbered, row_of, unit_vector
 
@@ -27,7 +28,7 @@ values = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.float
 
 
 def row_with(**fields: Any) -> tuple[str, str, str, NDArray[np.float32]]:
-    return row_of("items[3]", VectorItem(**{"id": "a", "vector": [1, 0], **fields}), 2)
+    return row_of("items[3]", VectorItem(**{"id": "a", "vector": [1, 0], **fields}), 2, REMOVES_NONE)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +210,7 @@ def test_invalid_metadata_are_refused_with_their_item_and_name(metadata: object,
 @pytest.mark.parametrize("item", [None, "a", ("a", [1, 0]), {"id": "a", "vector": [1, 0]}, VectorItem])
 def test_a_value_that_is_not_an_item_is_refused(item: object) -> None:
     with pytest.raises(InputError, match=r"^items\[3\] .* is not accepted; expected a VectorItem$"):
-        row_of("items[3]", item, 2)
+        row_of("items[3]", item, 2, REMOVES_NONE)
 
 
 def test_an_error_about_an_id_names_the_item() -> None:

@@ -32,7 +32,7 @@ _MARKER = re.compile(r"\A\s*(?:[-*•–+]|\d{1,3}[.)]|#{1,6})\s+(?=\S)")
 #: A table, or a line that begins in bold, is laid out like a list.
 _LAID_OUT = re.compile(r"\s*(?:\||\*\*)")
 #: A caption, a stage direction or a placeholder; not the text of a link.
-_CAPTION = re.compile(r"\[[^\[\]\n]{12,}+\](?!\()")
+_CAPTION = re.compile(r"\[(?!secret:)[^\[\]\n]{12,}+\](?!\()")
 _EMOJI = "\u2600-\u27bf\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff\ufe0f\u200d"
 #: Possible end of a sentence: a run of marks with closing quotes and brackets, or a run of emoji.
 _END = re.compile(rf"[.!?…]++[\"'”’»)\]]*+|[。！？؟۔।]++|[{_EMOJI}]++")

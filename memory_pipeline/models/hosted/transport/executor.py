@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
+from secrets import token_hex
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
@@ -22,6 +23,7 @@ import tenacity
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.model_calls import Kind, Purpose, Trouble, Use, count_tokens
+from memory_pipeline.domain.text.secrets import Redactor
 from memory_pipeline.errors import ConfigurationError, ModelError
 from memory_pipeline.models.hosted.transport import litellm_client
 from memory_pipeline.models.hosted.transport.budgets import Budgets, CircuitBreaker
@@ -105,6 +107,7 @@ class LlmExecutor:
         self._secrets = secrets_in_environment()
         self._logged: set[str] = set()
         self._count_lock = threading.Lock()
+        self._digest_key = token_hex()
         self._done, self._reported = 0, time.monotonic()
 
     def gather(self, tasks: Sequence[Callable[[], _Value]]) -> list[_Value]:
@@ -158,7 +161,7 @@ class LlmExecutor:
         """
         identity = digest("rerank-1", identity_of(endpoint), query, list(texts))
         requests = Requests(self.store, identity, Purpose.READING, endpoint, None, [UsageShare(use, 1, 1.0)])
-        send = partial(litellm_client.rerank, endpoint, query, texts)
+        send = partial(litellm_client.rerank, endpoint, self._redactor(use.scope.workspace_id).text(query), texts)
         tokens = sum(map(count_tokens, [query, *texts]))
         with self._budgeted(_payers(use.scope), requests, 0) as reserve:
             reply, sent = self._send(requests, endpoint.api_key, partial(reserve, tokens), send)
@@ -175,6 +178,11 @@ class LlmExecutor:
             return Answered(read(answer.text), answer.tokens_in, answer.tokens_out, answer.cost)
         except (InvalidAnswerError, ValueError):
             return None
+
+    def _redactor(self, workspace_id: str) -> Redactor:
+        """Return what removes secrets from requests and answers. Stored texts have none: the prompts of readers may."""
+        settings = self.configuration.secrets(workspace_id)
+        return Redactor(lambda: self._digest_key, settings.redact != "off", settings.formats)
 
     def waits(self, error: ModelError, scope: Scope) -> bool:
         """Return whether failed work is postponed, because the budget is spent and has ``when_spent: wait``."""
@@ -221,14 +229,17 @@ class LlmExecutor:
 
     def _ask(self, request: LlmRequest, requests: Requests, read: Callable[[str], _Value]) -> Answered[_Value]:
         endpoint = request.endpoint
-        messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
+        user = self._redactor(request.use.scope.workspace_id).text(request.user)
+        messages = [{"role": "system", "content": request.system}, {"role": "user", "content": user}]
         send = partial(litellm_client.complete, endpoint, messages, request.schema, name=request.name)
         with self._budgeted(_payers(request.use.scope), requests, endpoint.max_output_tokens) as reserve:
             for is_correction in (False, True):
                 tokens = sum(count_tokens(message["content"]) for message in messages)
                 reply, sent = self._send(requests, endpoint.api_key, partial(reserve, tokens), send)
                 # Lone surrogates can be neither stored nor sent back.
-                text = reply.value.encode("utf-8", "replace").decode()
+                text = self._redactor(request.use.scope.workspace_id).text(
+                    reply.value.encode("utf-8", "replace").decode()
+                )
                 try:
                     if reply.is_cut and request.can_be_halved:
                         raise CutError(Trouble.INVALID, f"{endpoint.model}: the answer was cut off")
@@ -256,6 +267,7 @@ class LlmExecutor:
     def _vectors(self, endpoint: Embedding, texts: Sequence[str], requests: Requests) -> Answered[NDArray[np.float32]]:
         workspace_id = requests.shares[0].use.scope.workspace_id if requests.shares else None
         reference = self.configuration.embedding_key(workspace_id) if workspace_id else endpoint.api_key
+        texts = list(map(self._redactor(workspace_id or "").text, texts))
         send = partial(litellm_client.embed, endpoint, texts)
         # A batch has texts of many users, so only the workspace limits it.
         with self._budgeted([workspace_id] if workspace_id else [], requests, 0) as reserve:

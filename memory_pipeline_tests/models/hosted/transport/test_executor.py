@@ -23,6 +23,7 @@ from memory_pipeline.configuration import Configuration
 from memory_pipeline.domain.model_calls import Purpose, Trouble, Use
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.text.secrets import kinds_in
 from memory_pipeline.errors import ModelError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
@@ -38,6 +39,8 @@ from memory_pipeline.models.hosted.transport.requests import (
 )
 from memory_pipeline_tests.building import ACME, NOW
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
+from memory_pipeline_tests.searching import places_of
+from memory_pipeline_tests.secret_samples import SECRETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -100,6 +103,30 @@ def calls_of(lake: Lake) -> list[dict[str, Any]]:
     """Return the stored calls, in the order in which they were recorded."""
     lake.calls.settle()
     return sorted(lake.tables.read(MODEL_CALLS).to_pylist(), key=lambda row: str(row["id"]))
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+
+def test_no_secret_leaves_in_a_request_or_is_stored_of_an_answer(
+    lake: Lake, server: OpenAIServer, executor: LlmExecutor
+) -> None:
+    secret, other = SECRETS["github-token"], SECRETS["stripe-key"]
+    server.answer = lambda body: f"{body['messages'][1]['content']}, and {other}"
+    answer = ask(executor, f"Use {secret}.")
+    endpoint = executor.configuration.embedding
+    executor.embed(endpoint, [f"Use {secret}."], [Use(ACME, HOUR)])
+    assert len(server.requests) == 2
+    assert not any(secret in json.dumps(request.body) for request in server.requests)
+    assert kinds_in(answer) == {"github-token", "stripe-key"}
+    lake.calls.settle()
+    assert places_of(lake, [secret, other]) == {}
+    assert ask(executor_of(Lake(lake.storage.uri), server), f"Use {secret}.") == answer
+
+
+def test_a_workspace_may_send_secrets(lake: Lake, server: OpenAIServer) -> None:
+    executor = executor_of(lake, server, "workspaces: {acme: {secrets: {redact: 'off'}}}")
+    assert ask(executor, "password: hunter2") == "you said password: hunter2"
 
 
 # --- once ------------------------------------------------------------------------------------------------------------
