@@ -144,7 +144,7 @@ _OF_INDEX = {
     "importance": "Importance, 0 to 1.",
     "source_ids": "Sources: messages of a fact, facts or finer summaries of a summary.",
     "digest": "Digest of the row.",
-    "vector": "Embedding of the content, of unit length; null if the embedder failed.",
+    "vector": "Embedding of the content, of unit length; null if the embedder failed or is the built-in one.",
 }
 _ITEM = re.compile(r"\b(item|element): ")
 #: The dimension depends on the embedder, which is unknown before a run.

@@ -157,7 +157,7 @@ USERS = field(
 #: Keeps the rows of a scope together, and those of a shard, so that some of a large partition can be read alone.
 BY_SCOPE = ("scope", "id")
 EMBEDDING = (
-    field("vector", VECTOR, "Embedding of the content, of unit length; null if the embedder failed.", nullable=True),
+    field("vector", VECTOR, "Embedding of the content; zeros if it is computed, null if it failed.", nullable=True),
     field("embed_model", ID, "Embedder of the vector; null if there is no vector.", nullable=True),
 )
 #: Origin of a row from a model or its fallback.

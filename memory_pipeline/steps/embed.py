@@ -12,6 +12,7 @@ from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.lake.codec.codec import scope_of
 from memory_pipeline.lake.codec.memories import vectors_to_lists
+from memory_pipeline.lake.index.index_rows import COMPUTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,10 +29,14 @@ def with_vectors(
     """Add a vector to each row of ``facts`` or ``summaries``, keeping the order.
 
     Texts with a vector by this embedder in `rows` or in `old`, by text, are not embedded again; all others are embedded
-    in one batch. If embedding fails, the row's vector and embed_model are null.
+    in one batch. If embedding fails, the row's vector and embed_model are null. Vectors that depend on the text alone
+    are stored as zeros, which take no room: readers compute them.
     """
-    known = {**old, **vectors_in(rows, embedder)}
     contents = rows["content"].to_pylist()
+    if embedder.name.startswith(COMPUTED):
+        known = dict.fromkeys(contents, np.zeros(embedder.dimension, np.float32))
+    else:
+        known = {**old, **vectors_in(rows, embedder)}
     by_key = {period.key: period for period in periods}
     uses: dict[str, Use] = {}
     owners = zip(*(rows[name].to_pylist() for name in (*SCOPE_COLUMNS, "period")), strict=True)
@@ -56,9 +61,10 @@ def embedded(uses: Mapping[str, Use], embedder: Embedder) -> dict[str, NDArray[n
 
 
 def vectors_in(rows: pa.Table, embedder: Embedder) -> dict[str, NDArray[np.float32]]:
-    """Return the vectors by an embedder in rows of ``facts``, ``summaries`` or ``memories``, by text."""
+    """Return the vectors by an embedder in rows of ``facts``, ``summaries`` or ``memories``, by text; none of zeros."""
     own = rows.select(["content", "vector", "embed_model"]).filter(pc.field("embed_model") == embedder.name)
     if not own.num_rows:
         return {}
     numbers = own["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return dict(zip(own["content"].to_pylist(), numbers.reshape(own.num_rows, -1), strict=True))
+    vectors = numbers.reshape(own.num_rows, -1)
+    return {text: vector for text, vector in zip(own["content"].to_pylist(), vectors, strict=True) if vector.any()}

@@ -13,7 +13,9 @@ from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.codec.facts import facts_to_rows
+from memory_pipeline.lake.index.index_rows import facts_to_index, vectors_of, with_computed
 from memory_pipeline.lake.schemas import FACTS
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.models.local import LocalEmbedder
@@ -56,6 +58,18 @@ def rows(*texts: str, scope: Scope = ACME) -> pa.Table:
 
 
 NOTHING = FACTS.schema.empty_table()
+
+
+def test_vectors_of_the_built_in_embedder_are_stored_as_zeros_and_computed_for_search() -> None:
+    embedder = HashingEmbedder(8)
+    made = with_vectors(rows("one", "two"), {}, HOURS, embedder)
+    assert made["vector"].to_pylist() == [[0.0] * 8] * 2, "earlier versions expect vectors of this length"
+    assert made["embed_model"].to_pylist() == [embedder.name] * 2
+    assert vectors_in(made, embedder) == {}
+    index = facts_to_index(made, 8)
+    assert index["vector"].null_count == 2
+    computed = with_computed(index, vectors_of(index, 8), embedder)
+    assert computed.tolist() == embedder.embed(["Anna: one", "Anna: two"]).tolist()
 
 
 def test_all_agents_share_a_batch_with_the_agent_of_each_text() -> None:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 #: The columns that say whose a row is. Each read checks them.
 OWNERS = ("scope", "workspace_id", "agent_id", "identity")
 
-#: How the names of embedders begin whose vectors a shard's table does not store: they depend on the text alone, and are
-#: computed in 25 µs each. They would be nine tenths of an index.
+#: How the names of embedders begin whose vectors are not stored: they depend on the text alone, and are computed in
+#: 25 µs each. They would be nine tenths of an index. The tables of records have zeros instead, of the same length:
+#: earlier versions of this package read vectors of all rows that name an embedder.
 COMPUTED = "hashed-ngrams-"
 
 #: The kind of a summary.
@@ -169,12 +170,13 @@ def _computed(rows: pa.Table) -> pa.Array:
 
 def _to_index(rows: pa.Table, columns: dict[str, Any], dimension: int) -> pa.Table:
     vectors = rows["vector"].combine_chunks()
-    missing = vectors.is_null()
     filled = vectors.fill_null(pa.scalar([0.0] * dimension, vectors.type)) if vectors.null_count else vectors
+    numbers = filled.flatten()
+    is_zero = ~numbers.to_numpy(zero_copy_only=False).reshape(-1, dimension).any(axis=1)
     parts = {
         **{name: rows[name] for name in rows.column_names},
         **columns,
-        "vector": pa.FixedSizeListArray.from_arrays(filled.flatten(), dimension, mask=missing),
+        "vector": pa.FixedSizeListArray.from_arrays(numbers, dimension, mask=pa.array(is_zero, pa.bool_())),
     }
     schema = index_schema(dimension)
     none = {field.name: pa.nulls(rows.num_rows, field.type) for field in schema if field.name not in parts}
