@@ -20,6 +20,7 @@ from memory_pipeline.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from memory_pipeline.client.memory import Memory
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
     from memory_pipeline.reader import MemoryReader
@@ -165,6 +166,14 @@ class AgentMemory:
         audience = audience_in(self.audience_fields(lake), ())
         scope = lake.new_scope(self.workspace_id, self.agent_id, audience.identity)
         return MemoryWriter(lake, scope, users=audience.users if scope.is_group else (), user_id=self.user_id)
+
+    def memory(self) -> Memory:
+        """Open the memory of the user or the agent, in an existing lake."""
+        from memory_pipeline.client.memory import Memory
+
+        self.lake()  # it must exist
+        root = settings_of(self.root).root
+        return Memory(root, user_id=self.user_id, agent_id=self.agent_id, workspace_id=self.workspace_id)
 
     def granted_writer(self) -> MemoryWriter | GrantedWriter:
         """Open a writer, or that of the agent on whose behalf the command changes memory or grants.

@@ -1,4 +1,4 @@
-"""Commands that read memory: search, recall, inject and expand."""
+"""Commands that read memory: search, recall, inject, expand and trace."""
 
 from __future__ import annotations
 
@@ -152,4 +152,13 @@ verb(
     lambda node: node.lines(),
     help="Show the sources of a summary or fact, down to the messages. ID is the id that search prints.\n\n"
     "ID#3 follows only point 3 of a summary; points count from 0.",
+)
+verb(
+    cli,
+    "client.memory:Memory.trace",
+    AgentMemory.memory,
+    lambda found: (line for one in found for line in one.lines()),
+    help="Show what became of a message, or of each message of a conversation. ID is that of either.\n\n"
+    "Whether it waits or is loaded, what read it, what was learned from it and in which summaries it is, when a memory "
+    "was last used, or why nothing was learned.",
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from memory_pipeline.cli.common import (
+    AgentMemory,
     agent_options,
     cli,
     common,
@@ -29,8 +30,6 @@ from memory_pipeline.rendering import plain, to_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from memory_pipeline.cli.common import AgentMemory
-    from memory_pipeline.client.memory import Memory
     from memory_pipeline.sessions.store import SessionStore, SessionUsage, StoredEntry
 
 _user = id_option("--user", "user_id", "The user of the session. [default: sessions without a user]")
@@ -99,20 +98,12 @@ def clear(session: str, agent: AgentMemory, as_json: bool) -> None:
     echo({"deleted": count}, [f"deleted: {count:,}"], as_json=as_json)
 
 
-def _memory(agent: AgentMemory) -> Memory:
-    from memory_pipeline.client.memory import Memory
-
-    agent.lake()  # it must exist
-    root = settings_of(agent.root).root
-    return Memory(root, user_id=agent.user_id, agent_id=agent.agent_id, workspace_id=agent.workspace_id)
-
-
 def _verb(method: str, shows: Callable[[Any], Iterable[str]], **attributes: Any) -> None:
     options = attributes.pop("options", agent_options)
     verb(
         sessions,
         f"client.memory:Memory.{method}",
-        _memory,
+        AgentMemory.memory,
         shows,
         options=lambda one: options(_user(one)),
         **attributes,

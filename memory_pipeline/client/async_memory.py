@@ -229,6 +229,7 @@ class AsyncMemory(AsyncView):
     list = _awaited(Memory.list)
     remember = _awaited(Memory.remember)
     history = _awaited(Memory.history)
+    trace = _awaited(Memory.trace)
     forget = _awaited(Memory.forget)
     run = _awaited(Memory.run)
     check = _awaited(Memory.check)

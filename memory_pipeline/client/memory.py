@@ -31,6 +31,7 @@ from memory_pipeline.search.searcher import Hits
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from memory_pipeline.client.tracing import MessageTrace
     from memory_pipeline.client.wrapping import Client
     from memory_pipeline.domain.fields import NewMemoryFields
     from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     # Inside of the class, `list` is its method.
     Results = list[RunResult | ConsolidationReport | Promotion]
+    Traces = list[MessageTrace]
 
 
 class Memory(TieredMemory):
@@ -295,6 +297,23 @@ class Memory(TieredMemory):
             InputError: `id` is not the id of a durable memory.
         """
         return self.reader.memories.history(id)
+
+    def trace(self, id: str) -> Traces:  # noqa: A002  # as in forget
+        """Return what became of a message, or of each message of a conversation, oldest first.
+
+        It says whether a message waits or is loaded, what read it, what was learned from it (facts, graph facts,
+        durable memories, lines of summaries), when a memory was last used, or why nothing was learned. Needs
+        ``memory-pipeline[run]``.
+
+        Args:
+            id: the id of a message, as :meth:`add` returns it, or of a conversation.
+
+        Raises:
+            InputError: there is no such message or conversation in this memory.
+        """
+        from memory_pipeline.client.tracing import trace
+
+        return trace(self.lake, self.reader.scopes, id)
 
     def forget(
         self,
