@@ -31,7 +31,7 @@ _WIDTH: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class LearnedItem:
     """What was made of a message.
 
     Attributes:
@@ -63,7 +63,7 @@ class MessageTrace:
     message: Message
     state: str
     read_by: str | None
-    learned: tuple[Learned, ...]
+    learned: tuple[LearnedItem, ...]
     why_nothing: str = ""
 
     def lines(self) -> Iterator[str]:
@@ -138,12 +138,12 @@ def _traces(lake: Lake, scope: Scope, messages: Sequence[Message], waiting: Coll
     found = []
     for message in messages:
         own = facts.get(message.id, ())
-        stated = [Learned(row["id"], "fact", row["content"]) for row in own if row["kind"] != _TURN]
+        stated = [LearnedItem(row["id"], "fact", row["content"]) for row in own if row["kind"] != _TURN]
         is_waiting = message.id in waiting and not own
         read_by = _reader_of(own) if own else None
         if is_waiting and message.role.is_memorable:
             new = rules.facts_of(lake.without_secrets([message]))
-            stated = [Learned(one.id, "fact", one.content) for one in new if one.kind != _TURN]
+            stated = [LearnedItem(one.id, "fact", one.content) for one in new if one.kind != _TURN]
             read_by = f"{rules.name}, until the pipeline reads it"
         all_learned = (*stated, *learned.get(message.id, ()))
         entry = ledger.get(message.hour.key)
@@ -175,22 +175,22 @@ def _why(message: Message, *, is_read: bool, is_unfinished: bool) -> str:
 
 def _rest_on(
     lake: Lake, scope: Scope, messages: Sequence[Message], facts: dict[str, list[dict[str, Any]]]
-) -> dict[str, list[Learned]]:
+) -> dict[str, list[LearnedItem]]:
     """Return graph facts, memories and lines of summaries that rest on messages, by message."""
-    found: dict[str, list[Learned]] = defaultdict(list)
+    found: dict[str, list[LearnedItem]] = defaultdict(list)
     if not lake.exists:
         return found
     ids = {message.id for message in messages}
     graph = lake.graph_rows.read([scope], ["id", "source", "label", "target", "evidence"], IS_FACT).to_pylist()
     for row in graph:
         for one in ids.intersection(row["evidence"]):
-            found[one].append(Learned(row["id"], "graph", f"{row['source']} {row['label']} {row['target']}"))
+            found[one].append(LearnedItem(row["id"], "graph", f"{row['source']} {row['label']} {row['target']}"))
     used = {one.memory_id: one.at for one in sorted(lake.access_log.uses([scope]), key=lambda one: one.at)}
     columns = ["memory_id", "content", "source_ids"]
     for row in lake.memory_rows.read([scope], columns, "is_newest").to_pylist():
         for one in ids.intersection(row["source_ids"] or ()):
             identifier = row["memory_id"]
-            found[one].append(Learned(identifier, "memory", row["content"], used.get(identifier)))
+            found[one].append(LearnedItem(identifier, "memory", row["content"], used.get(identifier)))
     # The points of a grain cite the facts, or the points of the next finer grain.
     sources: dict[str, set[str]] = defaultdict(set)
     for message_id, listed in facts.items():
@@ -206,7 +206,7 @@ def _rest_on(
             for number, point in enumerate(row["key_points"]):
                 rests_on = {one for source in point["source_ids"] for one in sources.get(source, ())}
                 for one in rests_on:
-                    found[one].append(Learned(f"{row['id']}#{number}", str(grain), point["sentence"]))
+                    found[one].append(LearnedItem(f"{row['id']}#{number}", str(grain), point["sentence"]))
                 cited[f"{row['id']}#{number}"] |= rests_on
         sources = cited
     return found
