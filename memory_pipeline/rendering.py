@@ -10,7 +10,6 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import counted
 
 if TYPE_CHECKING:
@@ -87,6 +86,8 @@ def hit_lines(hits: Sequence[Hit], query: str | None = None, *, lines: int | Non
 
 def _best(text: list[str], query: str | None, count: int) -> list[str]:
     """Return the lines that share most words with the query, or the first lines, in document order."""
+    from memory_pipeline.domain.text.ranking import terms  # few commands rank
+
     words = set(terms(query or ""))
     shared = [len(words & set(terms(line))) for line in text]
     places = [place for place in range(len(text)) if shared[place] or not any(shared)]

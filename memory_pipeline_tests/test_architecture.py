@@ -7,12 +7,14 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from datetime import UTC, datetime
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
 
 import memory_pipeline
+from memory_pipeline import Memory
 
 HEAVY = {
     "alembic", "dagster", "deltalake", "duckdb", "fsspec", "lancedb", "litellm", "numpy", "polars", "pyarrow", "rich",
@@ -64,6 +66,30 @@ def test_modules_and_a_search_import_only_allowed_libraries(root: str) -> None:
     for (module, allowed), found in zip(ALLOWED, imported, strict=True):
         assert found <= allowed, module
     assert not {"dagster", "polars", "litellm", "duckdb", "sqlalchemy", "alembic"} & after_search
+
+
+_RUNNING = """
+import sys
+from memory_pipeline.cli import main
+
+sys.argv[1:] = ["run", "--root", sys.argv[1]]
+try:
+    main()
+finally:
+    print(*sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+def test_a_run_with_nothing_new_imports_no_library_of_a_run(root: str) -> None:
+    Memory(root, user_id="u").add("I moved to Porto.", now=datetime(2024, 1, 15, tzinfo=UTC))
+    outputs = [
+        subprocess.run([sys.executable, "-c", _RUNNING, root], capture_output=True, text=True, check=True).stdout
+        for _ in range(3)
+    ]
+    heavy = {"polars", "lancedb", "duckdb", "sqlglot"}
+    # The second run notes that the tables of projections, which the first one made, can be opened.
+    assert {"polars", "lancedb", "duckdb"} <= {*outputs[0].splitlines()[-1].split()}
+    assert not heavy & {*outputs[2].splitlines()[-1].split()}
 
 
 def test_there_are_no_import_cycles() -> None:

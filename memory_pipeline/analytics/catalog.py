@@ -1,11 +1,13 @@
 """The catalog of SQL models in ``dbt_like_sql``: dependencies, order and columns.
 
 Staging models read tables of the lake, marts read staging models and marts, and tests read staging models and marts.
-sqlglot finds the dependencies in each SELECT.
+The names after FROM and JOIN are the dependencies of a SELECT. sqlglot checks them in models from outside; the tests
+check those of the package, so that a run need not import it.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -18,12 +20,15 @@ from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.sql.session import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlglot import exp
 
 
 ROOT = Path(__file__).parents[2] / "dbt_like_sql"
+_COMMENT = re.compile(r"--.*")
+_READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)\b(?![.(])", re.IGNORECASE)
+_NAMED = re.compile(r"(\w+)\s+AS\s+(?:(?:NOT\s+)?MATERIALIZED\s+)?\(", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,8 @@ class Catalog:
     reads: Mapping[str, tuple[str, ...]]
 
     @classmethod
-    def of(cls, models: Iterable[Model]) -> Catalog:
-        """Validate and sort models.
+    def of(cls, models: Iterable[Model], *, is_trusted: bool = False) -> Catalog:
+        """Validate and sort models. The SQL of trusted ones is not parsed.
 
         Raises:
             InputError: a file is not one SELECT, reads an unknown table or one that its folder may not read, is part of
@@ -47,11 +52,11 @@ class Catalog:
                 other = known[model.name].file if model.name in known else "a table of the lake"
                 raise InputError(f"{model.file}: {other} has the same name")
             known[model.name] = model
-        trees = {name: parsed(model) for name, model in known.items()}
-        reads = {name: tuple(sorted(_tables(tree))) for name, tree in trees.items()}
+        reads = {name: _reads(model) for name, model in known.items()}
         for name, model in known.items():
+            if not is_trusted:
+                _check_sql(model, reads[name])
             _check_reads(model, reads[name], known)
-            _check_columns(model, trees[name])
         graph = {name: [read for read in reads[name] if read in known] for name in sorted(known)}
         try:
             order = list(TopologicalSorter(graph).static_order())
@@ -104,7 +109,8 @@ def read_catalog(root: Path = ROOT) -> Catalog:
     Raises:
         InputError: see :meth:`Catalog.of` and :func:`memory_pipeline.analytics.model_files.read_model`.
     """
-    return Catalog.of(read_model(folder, path) for folder in FOLDERS for path in sorted((root / folder).glob("*.sql")))
+    models = (read_model(folder, path) for folder in FOLDERS for path in sorted((root / folder).glob("*.sql")))
+    return Catalog.of(models, is_trusted=root == ROOT)
 
 
 def models_of(*folders: str) -> list[Model]:
@@ -143,13 +149,22 @@ def parsed(model: Model) -> exp.Query:
     return statements[0]
 
 
-def _tables(tree: exp.Query) -> set[str]:
-    """Return the tables that a query reads, without its CTEs and subqueries."""
+def _reads(model: Model) -> tuple[str, ...]:
+    """Return the tables that a model reads, without its CTEs, sorted."""
+    sql = _COMMENT.sub("", model.sql)
+    return tuple(sorted({*_READ.findall(sql)} - {*_NAMED.findall(sql)}))
+
+
+def _check_sql(model: Model, reads: Sequence[str]) -> None:
     from sqlglot import exp
     from sqlglot.optimizer.scope import traverse_scope
 
+    tree = parsed(model)
     sources = (source for scope in traverse_scope(tree) for source in scope.sources.values())
-    return {source.name for source in sources if isinstance(source, exp.Table)}
+    others = {source.name for source in sources if isinstance(source, exp.Table)} ^ set(reads)
+    if others:
+        raise InputError(f"{model.file}: name each table after FROM or JOIN, and no CTE like one: {min(others)}")
+    _check_columns(model, tree)
 
 
 def _check_reads(model: Model, reads: Iterable[str], known: Mapping[str, Model]) -> None:

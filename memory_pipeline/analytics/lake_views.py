@@ -71,7 +71,7 @@ SOURCES: Mapping[str, pa.Schema] = {
     "retention": _RETENTION,
 }
 #: The sources that are tables by scope, with the condition on the rows to read.
-_PROJECTED = {GRAPH_FACTS.name: IS_FACT, MEMORIES.name: IS_FACT, SCOPES.name: None}
+PROJECTED = {GRAPH_FACTS.name: IS_FACT, MEMORIES.name: IS_FACT, SCOPES.name: None}
 #: The sources that incremental marts may read, since they can be read by the month.
 MONTHLY = frozenset([MESSAGES.name, FACTS.name, SUMMARIES.name, MODEL_CALLS.name, "periods"])
 #: The tables that define which periods exist.
@@ -94,8 +94,13 @@ class LakeViews:
         self._projected: dict[str, pa.Table] = {}
 
     def version(self, name: str) -> int:
-        """Return a version of a table that is at most as new as the rows that are read; -1 if it was never written."""
-        if name not in self._versions:
+        """Return a version of a table that is at most as new as the rows that are read; -1 if it was never written.
+
+        That of a table by scope is a digest.
+        """
+        if name not in self._versions and name in PROJECTED:
+            self._versions[name] = int(digest(self._lake.projections[name].manifests()), 16)
+        elif name not in self._versions:
             self._versions[name] = self._lake.tables.version(TABLES[name])
         return self._versions[name]
 
@@ -107,7 +112,7 @@ class LakeViews:
             return self._files()
         if name == "retention":
             return self.retention
-        if name in _PROJECTED:
+        if name in PROJECTED:
             return self._of_projection(name)
         return _part(self._open(name)[0], None if months is None else self._paths(name, months))
 
@@ -126,8 +131,8 @@ class LakeViews:
             return digest_of_all(path for table in DERIVED[name] for path in self._open(table)[1])
         if name in TABLES:
             return digest_of_all(self._open(name)[1])
-        if name in _PROJECTED:
-            return digest_of_all(self._lake.projections[name].scan(("digest",), _PROJECTED[name])["digest"].to_pylist())
+        if name in PROJECTED:
+            return digest_of_all(self._lake.projections[name].scan(("digest",), PROJECTED[name])["digest"].to_pylist())
         rows = self.read(name)
         return digest(*rows.to_pylist()) if isinstance(rows, pa.Table) else NOTHING
 
@@ -143,7 +148,7 @@ class LakeViews:
 
     def _of_projection(self, name: str) -> pa.Table:
         if name not in self._projected:
-            self._projected[name] = self._lake.projections[name].scan(where=_PROJECTED[name])
+            self._projected[name] = self._lake.projections[name].scan(where=PROJECTED[name])
         return self._projected[name]
 
     def _open(self, name: str) -> tuple[ds.Dataset, dict[str, dict[str, str]]]:

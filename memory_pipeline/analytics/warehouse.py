@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.analytics.catalog import read_catalog
-from memory_pipeline.analytics.lake_views import DERIVED, SOURCES, LakeViews
+from memory_pipeline.analytics.lake_views import DERIVED, PROJECTED, SOURCES, LakeViews
 from memory_pipeline.domain.identity import digest, digest_of_all
 from memory_pipeline.errors import DamagedError, InputError, shown
 from memory_pipeline.lake.schemas import TABLES
@@ -105,7 +105,7 @@ def marts_of(catalog: Catalog, name: str) -> list[str]:
 def versions(sources: LakeViews, tables: Iterable[str]) -> dict[str, int]:
     """Return the versions of the lake tables behind these sources."""
     deciding = {each for table in tables for each in (DERIVED.get(table) or (table,))}
-    return {name: sources.version(name) for name in sorted(deciding) if name in TABLES}
+    return {name: sources.version(name) for name in sorted(deciding) if name in TABLES or name in PROJECTED}
 
 
 def inputs(catalog: Catalog, sources: LakeViews, marts: Marts, name: str) -> dict[str, str]:
@@ -130,7 +130,9 @@ def is_fresh(catalog: Catalog, sources: LakeViews, storage: Storage, marts: Mart
     if state.versions == versions(sources, tables):
         # With equal table versions, only marts and the configuration can differ.
         others = {mart: made_digest(marts.files(mart)) for mart in marts_of(catalog, name)}
-        others |= {table: sources.state(table) for table in tables if table not in TABLES and table not in DERIVED}
+        others |= {
+            table: sources.state(table) for table in tables if table not in state.versions and table not in DERIVED
+        }
         if others.items() <= state.inputs.items():
             return True
     return state.inputs == inputs(catalog, sources, marts, name)

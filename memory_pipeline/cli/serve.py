@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import sys
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.cli.common import AgentMemory, agent_options, cli, root_option, timezone_option, user_option
@@ -48,6 +47,8 @@ def mcp(agent: AgentMemory, allow_writing: bool = False, max_tokens: int = 2_000
     lake = agent.lake(must_exist=not allow_writing)
     writer = agent.writer(lake) if allow_writing else None
     access = Access(agent.reader(lake), writer, max_tokens=max_tokens)
+    from importlib.metadata import version
+
     server = MemoryServer(access, version("memory-pipeline"))
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="memory-pipeline: %(message)s")
     # A blocked read of standard input cannot be interrupted otherwise. Nothing is lost.

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from memory_pipeline.domain.model_calls import Usage
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, LakeError, PartitionsError
+from memory_pipeline.lake.erasures import unfinished_erasures
 from memory_pipeline.lake.tables.ledger import table_asset
-from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import days_between, pending_days
-from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.promotion import Promotion, promote
 from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline.steps.results import RunResult
@@ -58,6 +57,8 @@ class DirectRunner:
 
     def grain(self, grain: Grain, periods: list[Period]) -> tuple[RunResult, list[Exception]]:
         """Materialize periods of a grain."""
+        from memory_pipeline.steps.materialize import materialize  # imports Polars, which an idle run does without
+
         parts, errors = [], list[Exception]()
         try:
             for part in materialize(self._lake, self._models, grain, periods):
@@ -76,6 +77,8 @@ class DirectRunner:
 
     def consolidation(self, days: Sequence[Period]) -> ConsolidationReport:
         """Consolidate durable memories as of the ends of days."""
+        from memory_pipeline.steps.consolidation.consolidate import consolidate
+
         return consolidate(self._lake, self._models, days, self._lake.start)
 
     def marts(self) -> list[Exception]:
@@ -169,9 +172,14 @@ def _prepared(
     lake: Lake, models: Models, now: datetime, errors: list[Exception], *, promotes: bool
 ) -> Iterator[Promotion]:
     """Finish interrupted erasures, then promote short-term entries. Add errors to `errors`: all else can do without."""
-    from memory_pipeline.erasure.forget import finish_erasures
 
-    preparations: list[Callable[[datetime], object]] = [partial(finish_erasures, lake, models)]
+    def finish(now: datetime) -> None:
+        if unfinished_erasures(lake.storage, lake.tombstones):
+            from memory_pipeline.erasure.forget import finish_erasures  # imports Polars
+
+            finish_erasures(lake, models, now)
+
+    preparations: list[Callable[[datetime], object]] = [finish]
     if promotes:
         preparations.append(partial(promote, lake))
     for prepare in preparations:

@@ -23,7 +23,7 @@ from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from zoneinfo import ZoneInfo
+    from datetime import tzinfo
 
 #: The text of an unlimited duration, which is None in Python.
 FOREVER = "forever"
@@ -91,7 +91,7 @@ class Duration:
             raise InputError(f"duration {shown(text)} is not valid; expected {DURATION_FORM}")
         return cls(int(match[1]), Unit(match[2]))
 
-    def before(self, now: datetime, zone: ZoneInfo) -> datetime:
+    def before(self, now: datetime, zone: tzinfo) -> datetime:
         """Return the instant (UTC) this long before an aware `now`: exact for hours, else the start of that day.
 
         The result never decreases as `now` increases.
@@ -99,7 +99,7 @@ class Duration:
         Raises:
             InputError: `now` is naive, or outside the years of valid periods.
         """
-        calendar = Calendar(zone.key)
+        calendar = Calendar(str(zone))
         today = calendar.period(Grain.DAILY, now).first_day
         if self.unit is Unit.HOURS:
             return now.astimezone(UTC) - timedelta(hours=self.count)
@@ -275,7 +275,7 @@ class Retention:
         """Return the durations as texts, by class."""
         return {each.value: duration_text(duration) for each, duration in self.durations.items()}
 
-    def cutoff(self, retention_class: RetentionClass, now: datetime, zone: ZoneInfo) -> datetime | None:
+    def cutoff(self, retention_class: RetentionClass, now: datetime, zone: tzinfo) -> datetime | None:
         """Return the instant (UTC) before which expired periods of a class end; None if nothing expires.
 
         Raises:

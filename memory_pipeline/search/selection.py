@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from datetime import UTC
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +41,6 @@ _OF_MEMORIES = ["created_at", "source_type", "editor", MADE_OF]
 _MESSAGE = "message"
 #: Characters of a message that is shown whole.
 _SHORT = 120
-_UTC = ZoneInfo("UTC")
 _DAY = 86_400_000_000  # microseconds
 _ADDED_DATE = re.compile(r" \[\d{4}[^\]]*\]")
 
@@ -281,7 +280,7 @@ def _read(rows: pa.Table) -> list[dict[str, Any]]:
 
 def _times(column: pa.ChunkedArray) -> list[datetime | None]:
     naive = column.cast(pa.timestamp("us")).to_pylist()
-    return [None if time is None else time.replace(tzinfo=_UTC) for time in naive]
+    return [None if time is None else time.replace(tzinfo=UTC) for time in naive]
 
 
 def newest(segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None], count: int) -> list[Choice]:

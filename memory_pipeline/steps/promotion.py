@@ -16,7 +16,6 @@ from memory_pipeline.domain.authority import SESSION
 from memory_pipeline.domain.memories.record import MemoryKind, SourceType
 from memory_pipeline.domain.sessions import micros_of, tag_of, time_of
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.memories.writer import MemoryEventWriter
 from memory_pipeline.sessions.saved import delete_saved, is_expired
 from memory_pipeline.sessions.store import existing_stores
 
@@ -93,6 +92,8 @@ def _remember(
     lake: Lake, container: Container, entries: Sequence[Entry], now: datetime
 ) -> tuple[list[Entry], list[str]]:
     """Write the entries of a session to the journal. Return those that were accepted, and why others were not."""
+    from memory_pipeline.memories.writer import MemoryEventWriter  # most runs promote nothing
+
     scope = lake.new_scope(container.workspace_id, container.agent_id, container.identity)
     writer = MemoryEventWriter(lake, scope, conversation_id=container.space)  # by which it can be erased
     done: list[Entry] = []

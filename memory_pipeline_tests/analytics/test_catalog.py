@@ -79,8 +79,19 @@ def test_an_invalid_model_is_refused_with_its_file(models: list[Model], message:
         Catalog.of(models)
 
 
+@pytest.mark.parametrize(
+    "sql",
+    ["SELECT 1 FROM stg_facts, stg_scopes", "WITH stg_facts AS (SELECT * FROM stg_facts) SELECT 1 FROM stg_facts"],
+)
+def test_a_table_that_cannot_be_found_by_its_place_is_refused(sql: str) -> None:
+    models = [staging("stg_facts"), staging("stg_scopes", "SELECT scope FROM scopes"), mart("a", sql)]
+    with pytest.raises(InputError, match=r"marts/a\.sql: name each table after FROM or JOIN"):
+        Catalog.of(models)
+
+
 def test_the_shipped_models_are_complete() -> None:
     known = read_catalog()
+    assert Catalog.of(known.models.values()) == known  # their SQL is not parsed when they are read
     read = {table for model in models_of("staging") for table in known.reads[model.name]}
     assert read == set(SOURCES)
     assert {f"stg_{name}" for name in TABLES} <= {model.name for model in models_of("staging")}

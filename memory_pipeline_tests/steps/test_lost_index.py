@@ -76,6 +76,7 @@ def empty(files: str) -> Callable[[Path], None]:
 def test_a_search_reports_a_lost_index_and_a_run_rebuilds_it(
     folder: Path, sound: Lake, models: Models, spoil: Callable[[Path], None]
 ) -> None:
+    assert restore_projections(Lake(str(folder.parents[1])), models.embedder) == []
     spoil(folder)
     lake = Lake(str(folder.parents[1]))
     with pytest.raises(DamagedError, match=folder.name):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from datetime import timedelta
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from memory_pipeline.errors import DamagedLanceTableError
+from memory_pipeline.lake.index.lance_internals import newest_manifest
 from memory_pipeline.lake.index.lance_tables import run_coroutine
 from memory_pipeline.lake.index.shard_tables import ShardTables
 from memory_pipeline.lake.index.table_roster import ROSTER
@@ -62,6 +64,16 @@ class ShardedRows(ShardTables):
                 self.restore(name, rows)
                 mended.append(name)
         return mended
+
+    def manifests(self) -> list[str]:
+        """Return what says whether the tables can be opened: their names, newest manifests and expected columns."""
+        found = [str(self._projection.schema)]
+        for name in sorted(self.roster.tables()):
+            folder = f"{PROJECTIONS}/{name}.lance/_versions"
+            newest = newest_manifest(self._storage.names(folder))
+            manifest = None if newest is None else self._storage.read(f"{folder}/{newest[1]}")
+            found += [name, "" if manifest is None else blake2b(manifest).hexdigest()]
+        return found
 
     def restore(self, name: str, rows: Callable[[], pa.Table]) -> None:
         """Rebuild a table from `rows`, which returns all of its rows, if it is damaged.

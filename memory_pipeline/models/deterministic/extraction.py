@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Final
-from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.facts import VERBATIM, Extraction, Fact, FactKind
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.messages import Message, Role
+from memory_pipeline.domain.periods import zone_of
 from memory_pipeline.domain.text.foreign_text import own_text
 from memory_pipeline.domain.text.words import STOP_WORDS, stem, word_set
 from memory_pipeline.models.deterministic.assertions import Assertions
@@ -85,12 +85,12 @@ class DeterministicExtractor:
     """
 
     def __init__(self, timezone: str = "UTC") -> None:
-        self._zone = ZoneInfo(timezone)
+        self._timezone, self._zone = timezone, zone_of(timezone)
 
     @property
     def name(self) -> str:
         """Name and version, plus the time zone if it is not UTC."""
-        return RULES if self._zone.key == "UTC" else f"{RULES} {self._zone.key}"
+        return RULES if self._timezone == "UTC" else f"{RULES} {self._timezone}"
 
     def method(self, scope: Scope) -> str:
         """Return the name of the rules, the same for all agents."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
@@ -89,7 +89,7 @@ def found_in(sentence: Sentence, said_on: date, of_questions: Sequence[Rule] = (
     if any(part in _HINTS or part[:3] in _NAMES for part in parts) or any(map(str.isdigit, text)):
         rules += _RULES
     if not text.isascii() or any(part.startswith(_FOREIGN_HINTS) for part in parts):
-        rules += _FOREIGN
+        rules += _foreign()
     if not rules:
         return
     context = DateContext(said_on, tense_of(parts), not _HABIT.isdisjoint(parts), bool(of_questions))
@@ -375,21 +375,27 @@ _AMBIGUOUS: Final = {"hier": word_set("je j'ai nous vous elle les une est et ave
 
 #: Letters of scripts with blanks between words: a phrase is not within a longer word.
 _LETTER: Final = "[a-zà-öø-ÿа-яё\u0621-\u064a]"
-#: In order of precedence.
-_FOREIGN: Final[list[Rule]] = [
-    (
-        re.compile(rf"(?<!{_LETTER})(?:{phrases})(?!{_LETTER})", re.IGNORECASE),
-        partial(_fixed, unit, count),
-    )
-    for unit, count, phrases in (
-        *(
-            (noun, count, rf"(?:{before})\s?(?:{names})|(?:{names})\s?(?:{after})")
-            for noun, names in reversed(NOUNS.items())
-            for count, (before, after) in AFFIXES.items()
-        ),
-        *((*key, phrases) for key, phrases in PHRASES.items()),
-    )
-]
+
+
+@cache
+def _foreign() -> list[Rule]:
+    """Return the rules for other languages in order of precedence. Most processes read no text that needs them."""
+    return [
+        (
+            re.compile(rf"(?<!{_LETTER})(?:{phrases})(?!{_LETTER})", re.IGNORECASE),
+            partial(_fixed, unit, count),
+        )
+        for unit, count, phrases in (
+            *(
+                (noun, count, rf"(?:{before})\s?(?:{names})|(?:{names})\s?(?:{after})")
+                for noun, names in reversed(NOUNS.items())
+                for count, (before, after) in AFFIXES.items()
+            ),
+            *((*key, phrases) for key, phrases in PHRASES.items()),
+        )
+    ]
+
+
 #: An ASCII sentence without a word that begins with one of these has none of the phrases.
 _FOREIGN_HINTS: Final = tuple(
     {
