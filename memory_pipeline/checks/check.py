@@ -353,13 +353,14 @@ def run_checks(context: CheckContext, checks: Iterable[Check]) -> Iterator[Findi
     """
     listed = list(checks)
     found: dict[Check, Finding] = {}
-    for check in listed:
-        if check not in found:
-            if isinstance(check.run, Scan):
-                found |= _scan(context, _sharing(context, check.run, (one for one in listed if one not in found)))
-            else:
-                found[check] = _run(context, check, check.run)
-        yield found[check]
+    with context.lake.tables.holding():
+        for check in listed:
+            if check not in found:
+                if isinstance(check.run, Scan):
+                    found |= _scan(context, _sharing(context, check.run, (one for one in listed if one not in found)))
+                else:
+                    found[check] = _run(context, check, check.run)
+            yield found[check]
 
 
 def _run(context: CheckContext, check: Check, run: Callable[[CheckContext], Offences]) -> Finding:

@@ -87,7 +87,8 @@ def _schema_differences(context: CheckContext, places: Sequence[Place]) -> Offen
         dataset = context.lake.tables.dataset(place.spec)
         if not isinstance(dataset, ds.FileSystemDataset):
             continue  # no files
-        fragments = list(dataset.get_fragments(filter=_wanted(context, place)))
+        wanted = _wanted(context, place)
+        fragments = list(dataset.get_fragments(filter=wanted))
         with ThreadPoolExecutor(_THREADS) as pool:
             schemas = list(pool.map(lambda fragment: fragment.physical_schema, fragments))
         readable_fragments = []
@@ -98,7 +99,10 @@ def _schema_differences(context: CheckContext, places: Sequence[Place]) -> Offen
             if not reasons:
                 readable_fragments.append(fragment)
         files += len(fragments)
+        held = context.lake.tables.rows_held(place.spec) if len(readable_fragments) == len(fragments) else None
         readable = ds.FileSystemDataset(readable_fragments, dataset.schema, dataset.format, dataset.filesystem)
+        if held is not None:
+            readable = ds.dataset(held.filter(wanted) if wanted is not None else held)
         rows += _count_missing(place.spec, readable, offenders)
     return Offences.of(offenders, {"files": files, "rows": rows})
 

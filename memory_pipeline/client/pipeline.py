@@ -133,20 +133,21 @@ def run_all(
     restore_projections(lake, models.embedder)
     lake.copy_manifest()
     yield from _prepared(lake, models, now, errors, promotes=between is None)
-    for grain in Grain:
-        yield grain
-        if between is None:
-            periods = grain_status(lake, grain, lake.start, now).pending
-        else:
-            periods = periods_in(lake, grain, *between, now)
-        above = {lake.calendar.ancestor(period, grain) for period in failed}
-        periods = [period for period in periods if period not in above]
-        result = RunResult(grain, periods, 0, 0)
-        if periods:
-            result, raised = runner.grain(grain, periods)
-            failed |= {period for period in periods if any(period.key in _keys_of(error) for error in raised)}
-            errors += raised
-        yield result
+    with lake.tables.holding():  # a grain reads what the finer one wrote
+        for grain in Grain:
+            yield grain
+            if between is None:
+                periods = grain_status(lake, grain, lake.start, now).pending
+            else:
+                periods = periods_in(lake, grain, *between, now)
+            above = {lake.calendar.ancestor(period, grain) for period in failed}
+            periods = [period for period in periods if period not in above]
+            result = RunResult(grain, periods, 0, 0)
+            if periods:
+                result, raised = runner.grain(grain, periods)
+                failed |= {period for period in periods if any(period.key in _keys_of(error) for error in raised)}
+                errors += raised
+            yield result
     if between is None:
         days = pending_days(lake, lake.start, now)
     else:

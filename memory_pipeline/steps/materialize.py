@@ -99,9 +99,10 @@ def materialize(
                 shards = shards_of(lake, weights, batch)
                 pending = lake.journal.pending() if loads_journal and grain is Grain.WORKING else ()
                 files = [file for file in pending if not {*batch}.isdisjoint(file.pending_hours)]
-                results, spent, is_entered = _with_restored(
-                    _materialize_batch, lake, models, grain, batch, shards, files, seen, attempts > _ATTEMPTS
-                )
+                with lake.tables.holding():
+                    results, spent, is_entered = _with_restored(
+                        _materialize_batch, lake, models, grain, batch, shards, files, seen, attempts > _ATTEMPTS
+                    )
             except (PartitionsError, *BUGS) as error:
                 # Halve the batch until the faulty partition is alone, so that all others succeed.
                 results, spent = [], {}

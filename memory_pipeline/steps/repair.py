@@ -79,6 +79,11 @@ _MIXED = (GRAPH_OPERATIONS, MEMORY_EVENTS)
 
 def find_damage(lake: Lake) -> list[Damage]:
     """Read the whole lake and return the damage. Writes nothing."""
+    with lake.tables.holding():
+        return _find_damage(lake)
+
+
+def _find_damage(lake: Lake) -> list[Damage]:
     found: list[Damage] = []
     for spec in TABLES.values():
         found += _of_table(lake, spec)

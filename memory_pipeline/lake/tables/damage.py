@@ -47,10 +47,9 @@ def damaged_files(
     names = [name for name in spec.schema.names if columns is None or name in columns]
     schema = pa.schema([spec.schema.field(name) for name in names])
 
-    def fault(number: int) -> str | None:
-        file = files.slice(number, 1)
+    def fault(some: slice) -> str | None:
         try:
-            for batch in dataset(storage, file, spec).to_batches(columns=names):
+            for batch in dataset(storage, files[some], spec).to_batches(columns=names):
                 pa.Table.from_batches([batch]).cast(schema)
         except FAILURES as error:
             if not is_damage(error):
@@ -58,8 +57,11 @@ def damaged_files(
             return "it is missing" if isinstance(error, FileNotFoundError) else _first_line(error)
         return None
 
+    if fault(slice(None)) is None:  # all at once takes half of the time
+        return files.slice(0, 0).append_column("why", pa.array([], pa.string()))
     with ThreadPoolExecutor(_THREADS) as pool:
-        faults = pa.array(list(pool.map(fault, range(files.num_rows))), pa.string())
+        found = pool.map(lambda at: fault(slice(at, at + 1)), range(files.num_rows))
+        faults = pa.array(list(found), pa.string())
     return files.append_column("why", faults).filter(pc.is_valid(faults))
 
 

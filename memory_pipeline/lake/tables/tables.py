@@ -28,6 +28,7 @@ from memory_pipeline.lake.tables.handles import (
     retry_commit,
     version_of,
 )
+from memory_pipeline.lake.tables.held import HeldRows, rows_of
 from memory_pipeline.lake.tables.partitions import (
     LARGE_FROM,
     by_shard,
@@ -75,6 +76,13 @@ class Tables:
         self._storage = storage
         self._shards = shards
         self._handles = Handles(storage)
+        self._held = HeldRows(storage)
+        #: Within, small files are read once, however often their rows are read.
+        self.holding = self._held.holding
+
+    def rows_held(self, spec: TableSpec) -> pa.Table | None:
+        """Return all rows of a table, within `holding`; None outside, of large tables, and if a file is damaged."""
+        return self._held.read(spec, _files(self._handles.latest(_path(spec)), spec), is_small=True)
 
     def read(
         self,
@@ -112,6 +120,8 @@ class Tables:
             table = self._handles.latest(_path(spec))
             version = version_of(table)
             files = _files(table, spec, keys, fixed, _parts(*shards), scopes)
+            if (held := self._held.read(spec, files, is_small=probe is None)) is not None:
+                return rows_of(held, spec, columns, where)
             try:
                 return read(self._storage, files, spec, columns, where, probe)
             except FAILURES as error:
@@ -186,7 +196,7 @@ class Tables:
         Raises:
             DamagedError: the table's log cannot be read.
         """
-        files = _files(self._handles.latest(_path(spec)), spec)
+        files = None if self.rows_held(spec) is not None else _files(self._handles.latest(_path(spec)), spec)
         return pa.table({"path": []}) if files is None else damaged_files(self._storage, files, spec)
 
     def drop_files(self, spec: TableSpec, paths: Collection[str]) -> None:

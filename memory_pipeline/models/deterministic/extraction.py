@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ from memory_pipeline.models.deterministic.language import lexicon
 from memory_pipeline.models.deterministic.language.dates import DateMention, dates_in, with_dates
 from memory_pipeline.models.deterministic.language.grammar import (
     IRREGULAR_PAST,
+    MOST_WORDS,
     Sentence,
     Tense,
     has_verb,
@@ -142,8 +144,10 @@ class DeterministicExtractor:
                 continue
             kind = _kind(sentence, mentions, message, said_on) if in_english else FactKind.STATEMENT
             first_person = not lexicon.FIRST_PERSON.isdisjoint(sentence.parts)
-            addressed = {word for place, word in enumerate(sentence.words) if _is_addressed(sentence, place)}
-            others = [name for name in sentence_names if name != message.name and name not in addressed]
+            others = [name for name in sentence_names if name != message.name]
+            if others:
+                addressed = {word for place, word in enumerate(sentence.words) if _is_addressed(sentence, place)}
+                others = [name for name in others if name not in addressed]
             worth = _worth(sentence, meaning, kind, message, others, mentions, said_on) if in_english else _UNJUDGED
             if lasts or (durable is not None and durable.kind is not MemoryKind.PREFERENCE):
                 worth = max(worth, _LASTING)
@@ -194,16 +198,20 @@ def _with_durable_fields(fact: Fact, durable: Durable | None) -> Fact:
 
 def _meaning(sentence: Sentence) -> list[str]:
     """Return the meaningful words in lower case: no stop words, no politeness, no addressees."""
-    words = sentence.words
     meaning: list[str] = []
-    for place, word in enumerate(words):
-        lower = word.lower().replace("’", "'").removesuffix("'s")
-        if lower in STOP_WORDS or lower in lexicon.PHATIC or lower.partition("'")[0] in STOP_WORDS:
-            continue
-        if _is_addressed(sentence, place):
-            continue
-        meaning.append(lower)
+    for place, word in enumerate(sentence.words):
+        lower = _meant(word)
+        if lower and not (word[0].isupper() and _is_addressed(sentence, place)):
+            meaning.append(lower)
     return meaning
+
+
+@lru_cache(MOST_WORDS)
+def _meant(word: str) -> str:
+    """Return a meaningful word in lower case, or an empty text for another one."""
+    lower = word.lower().replace("’", "'").removesuffix("'s")
+    is_empty = lower in STOP_WORDS or lower in lexicon.PHATIC or lower.partition("'")[0] in STOP_WORDS
+    return "" if is_empty else lower
 
 
 def _is_addressed(sentence: Sentence, place: int) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from math import floor
 from typing import TYPE_CHECKING, Final
 
@@ -206,6 +207,8 @@ _ACQUAINTANCES: Final = word_set(
     therapist doctor dentist lawyer accountant nanny
     """
 )
+#: Rules ask the same of a sentence several times.
+_RECENT: Final = 256
 _TOKEN: Final = re.compile(r"[\w'’-]+|[,;:–—]")
 
 
@@ -265,9 +268,9 @@ def durable_in(
 def lasting_triple(sentence: Sentence, operations: Sequence[Operation]) -> tuple[str, str, str] | None:
     """Return the lasting fact about anybody, no liking, that a sentence with these graph operations states. Pure."""
     text = sentence.text
-    if _NOT_MEANT.search(text) or _BRIEF.search(text) or _CONDITION.match(text) or not stands_alone(text):
-        return None
     found = [one for one in operations if not _is_liking(one.predicate)]
+    if not found or _NOT_MEANT.search(text) or _BRIEF.search(text) or _CONDITION.match(text) or not stands_alone(text):
+        return None
     return _triple(found) or _ended(text, found)
 
 
@@ -338,6 +341,7 @@ def _is_liking(predicate: str) -> bool:
     return predicate in {"likes", "dislikes"} or predicate.startswith("favourite_")
 
 
+@lru_cache(_RECENT)
 def stands_alone(text: str) -> bool:
     """Return whether a sentence is understood alone: each pronoun has something in an earlier clause to refer to."""
     if _POINTS_BACK.search(text):

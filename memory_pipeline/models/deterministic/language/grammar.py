@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MAX_LENGTH = 400
 #: Most words that a judgement of single words remembers.
 MOST_WORDS: Final = 1 << 15
+#: Rules ask for the tense of a sentence several times.
+_RECENT: Final = 256
 
 _MARKER = re.compile(r"\A\s*(?:[-*•–+]|\d{1,3}[.)]|#{1,6})\s+(?=\S)")
 #: A table, or a line that begins in bold, is laid out like a list.
@@ -253,7 +255,8 @@ def has_verb(parts: Sequence[str]) -> bool:
     return any(map(is_verb, parts)) or not WORDS["subjects"].isdisjoint(parts[:-1])
 
 
-def tense_of(parts: Sequence[str]) -> Tense:
+@lru_cache(_RECENT)
+def tense_of(parts: tuple[str, ...]) -> Tense:
     """Return the tense of :attr:`Sentence.parts`. Any word of the future makes it FUTURE.
 
     "is closed" is not past; "has closed" is. A conditional ("I thought I'd go") is PRESENT.

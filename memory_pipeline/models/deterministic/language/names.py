@@ -9,11 +9,13 @@ capitalized too, it has more capitals ("LGBTQ"), or it is a singular subject wit
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.text.words import STOP_WORDS
 from memory_pipeline.models.deterministic.language.grammar import (
     IRREGULAR_PAST,
+    MOST_WORDS,
     is_plain_verb,
     is_regular_past,
     is_verb,
@@ -45,7 +47,7 @@ def names_in(sentences: Sequence[Sentence], speaker: str | None = None) -> list[
         known.update(
             word.lower()
             for place, word in enumerate(map(_bare, sentence.words))
-            if word[0].isupper() and not _is_initial(sentence, place) and _may_be_name(word)
+            if word[0].isupper() and _may_be_name(word) and not _is_initial(sentence, place)
         )
     return [_names(sentence, known) for sentence in sentences]
 
@@ -78,10 +80,12 @@ def _names(sentence: Sentence, known: Collection[str]) -> tuple[str, ...]:
     run: list[str] = []
     end = 0  # end of the current run in the text
     for place, (word, start) in enumerate(zip(words, sentence.starts, strict=True)):
-        bare = _bare(word)
-        if any(match.start() < start < match.end() for match in titles):
+        if not word[0].isupper():
             continue
-        if not (bare[0].isupper() and _may_be_name(bare) and _is_name(sentence, place, bare, known)):
+        bare = _bare(word)
+        if titles and any(match.start() < start < match.end() for match in titles):
+            continue
+        if not (_may_be_name(bare) and _is_name(sentence, place, bare, known)):
             continue
         between = sentence.text[end:start].strip(" ") if run else ""
         joined = run and sentence.text[end : end + 1] == " " and (not between or between in _LINKS)
@@ -130,6 +134,7 @@ def _is_initial(sentence: Sentence, place: int) -> bool:
     return place == 0 or sentence.text[start - 1] in '"“„«(' or sentence.text[max(start - 2, 0) : start] == ": "
 
 
+@lru_cache(MOST_WORDS)
 def _may_be_name(word: str) -> bool:
     lower = word.lower()
     return (
