@@ -1,4 +1,4 @@
-"""Commands that read memory: search, recall, inject, expand and trace."""
+"""Commands that read memory: search, recall, inject, expand and trace; and correct it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memory_pipeline.cli.common import AgentMemory, cli, common, echo, is_from_environment, reader_options
-from memory_pipeline.cli.verbs import VerbCommand, verb
+from memory_pipeline.cli.verbs import VerbCommand, nothing, verb
 from memory_pipeline.domain.facts import SOURCES
 from memory_pipeline.errors import InputError, counted
 from memory_pipeline.rendering import hit_lines, plain, to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from memory_pipeline.domain.corrections import Correction
     from memory_pipeline.reader.all_users import AllUsersReader
 
 
@@ -161,4 +164,32 @@ verb(
     help="Show what became of a message, or of each message of a conversation. ID is that of either.\n\n"
     "Whether it waits or is loaded, what read it, what was learned from it and in which summaries it is, when a memory "
     "was last used, or why nothing was learned.",
+)
+
+
+def _corrected(found: Iterable[Correction]) -> Iterator[str]:
+    for one in found:
+        what = f"undoes {one.undoes}" if one.undoes else " … ".join(quote.strip() for quote in one.quotes)
+        replaced = "" if one.text is None else f", replaced by: {one.text}"
+        yield f"{one.at:%Y-%m-%d %H:%M}  {one.id}  {what}{replaced}{f'  ({one.reason})' if one.reason else ''}"
+
+
+verb(
+    cli,
+    "client.memory:Memory.correct",
+    AgentMemory.memory,
+    lambda done: done.lines(),
+    help="Withdraw a statement that is wrong, or replace it, and make again everything that rests on it.\n\n"
+    "ID is that of a message, a fact, a memory, a graph fact, or of a line of a summary (its id with # and the number "
+    "of the line). The message stays as it was said; the statement is not found, and not learned again. See first what "
+    "would be made again with --dry-run.",
+)
+verb(cli, "client.memory:Memory.corrections", AgentMemory.memory, _corrected, note=nothing("nothing was corrected"))
+verb(
+    cli,
+    "client.memory:Memory.undo",
+    AgentMemory.memory,
+    lambda _: ["undone"],
+    record=lambda _: {"undone": True},
+    help="Undo a correction. ID is that of the correction.",
 )

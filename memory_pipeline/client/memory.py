@@ -31,8 +31,10 @@ from memory_pipeline.search.searcher import Hits
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from memory_pipeline.client.correcting import CorrectionResult
     from memory_pipeline.client.tracing import MessageTrace
     from memory_pipeline.client.wrapping import Client
+    from memory_pipeline.domain.corrections import Correction
     from memory_pipeline.domain.fields import NewMemoryFields
     from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind
     from memory_pipeline.domain.periods import When
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     # Inside of the class, `list` is its method.
     Results = list[RunResult | ConsolidationReport | Promotion]
     Traces = list[MessageTrace]
+    Corrected = list[Correction]
 
 
 class Memory(TieredMemory):
@@ -314,6 +317,67 @@ class Memory(TieredMemory):
         from memory_pipeline.client.tracing import trace
 
         return trace(self.lake, self.reader.scopes, id)
+
+    def correct(
+        self,
+        id: str,  # noqa: A002  # as in forget
+        text: str | None = None,
+        *,
+        words: str | None = None,
+        reason: str | None = None,
+        editor: str = AGENT,
+        dry_run: bool = False,
+        now: When | None = None,
+    ) -> CorrectionResult:
+        """Withdraw a statement that is wrong, or replace it, and make again everything that rests on it.
+
+        The message stays as it was said. The sentences on which the item rests are no evidence any more, for any later
+        run, model or import of the same words; what somebody says later counts. Facts, graph facts, durable memories
+        and all summaries that rest on these messages are made again, and nothing else. Needs ``memory-pipeline[run]``.
+
+        Args:
+            id: of a message, a fact, a durable memory that was learned from messages, a graph fact, or a line of a
+                summary: its id with ``#`` and the number of the line.
+            text: what was meant, in the words of the speaker; by default nothing replaces it.
+            words: some of the wrong words, if the item says more than that: only the sentences with these words are
+                withdrawn.
+            reason: why, for :meth:`corrections`.
+            editor: who corrects it.
+            dry_run: only return what would be made again: the blast radius.
+            now: the time of the correction.
+
+        Raises:
+            InputError: there is no such item, its messages have expired, or it rests on no sentence with `words`.
+            PartitionsError: some periods cannot be derived; the next run tries again.
+        """
+        from memory_pipeline.client.correcting import correct
+
+        at = self.lake.calendar.moment("now", now or clock())
+        redactor = self.lake.redactor_of(self._scope.workspace_id)
+        given = [None if one is None else redactor.text(one) for one in (text, reason)]
+        models = None if dry_run else self._models
+        return correct(self.lake, self.reader, models, id, given[0], words, given[1], editor, at)
+
+    def undo(self, id: str, *, editor: str = AGENT, now: When | None = None) -> None:  # noqa: A002  # as in correct
+        """Undo a correction: what it withdrew counts again, and what rests on it is made again.
+
+        Args:
+            id: of the correction, as :meth:`correct` and :meth:`corrections` return it.
+            editor: who undoes it.
+            now: the current time.
+
+        Raises:
+            InputError: no correction of this memory that is in force has the id.
+        """
+        from memory_pipeline.client.correcting import undo
+
+        undo(self.lake, self.reader.scopes, self._models, id, editor, self.lake.calendar.moment("now", now or clock()))
+
+    def corrections(self) -> Corrected:
+        """Return all corrections of this memory, oldest first, with those that undo others."""
+        entries = [entry for scope in self.reader.scopes for entry in self.lake.journal.entries(scope)]
+        found = self.lake.corrections.among(entries)
+        return sorted(found, key=lambda one: (one.at, one.id))
 
     def forget(
         self,

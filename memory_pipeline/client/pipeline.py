@@ -172,13 +172,20 @@ def _has_stale_marts(lake: Lake) -> bool:
 def _prepared(
     lake: Lake, models: Models, now: datetime, errors: list[Exception], *, promotes: bool
 ) -> Iterator[Promotion]:
-    """Finish interrupted erasures, then promote short-term entries. Add errors to `errors`: all else can do without."""
+    """Finish interrupted erasures and corrections, then promote short-term entries.
 
-    def finish(now: datetime) -> None:
+    Errors are added to `errors`: all else can do without.
+    """
+
+    def finish(now: datetime) -> None:  # what it imports, imports Polars
         if unfinished_erasures(lake.storage, lake.tombstones):
-            from memory_pipeline.erasure.forget import finish_erasures  # imports Polars
+            from memory_pipeline.erasure.forget import finish_erasures
 
             finish_erasures(lake, models, now)
+        if lake.exists and lake.corrections.unfinished():
+            from memory_pipeline.erasure.correct import finish_corrections
+
+            finish_corrections(lake, models)
 
     preparations: list[Callable[[datetime], object]] = [finish]
     if promotes:

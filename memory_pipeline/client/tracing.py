@@ -99,6 +99,11 @@ def trace(lake: Lake, scopes: Sequence[Scope], identifier: str) -> list[MessageT
     return sorted(found, key=lambda one: (one.message.sent_at, one.message.turn, one.message.id))
 
 
+def messages_with_ids(lake: Lake, scope: Scope, identifiers: Iterable[str]) -> list[Message]:
+    """Return the messages of a scope with these ids, loaded or pending, in the order of the ids."""
+    return [message for one in identifiers for message in _messages(lake, scope, one)[0]]
+
+
 def _messages(lake: Lake, scope: Scope, identifier: str) -> tuple[list[Message], set[str]]:
     """Return messages, and the ids of those that wait in the journal."""
     try:
@@ -124,17 +129,11 @@ def _messages(lake: Lake, scope: Scope, identifier: str) -> tuple[list[Message],
 
 
 def _traces(lake: Lake, scope: Scope, messages: Sequence[Message], waiting: Collection[str]) -> list[MessageTrace]:
-    ids = {message.id for message in messages}
-    hours = sorted({message.hour.key for message in messages})
-    where = pc.field("scope") == scope.key
-    rows = lake.tables.read(FACTS, hours, columns=_FACT, where=where, scopes=[scope.key]).to_pylist()
-    facts: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        for one in ids.intersection(row["message_ids"]):
-            facts[one].append(row)
-    learned = _rest_on(lake, scope, messages, facts)
+    facts = _facts(lake, scope, messages)
+    learned = _derived(lake, scope, messages, facts)
     ledger = lake.ledger.entries(table_asset("working"), {message.hour for message in messages})
     rules = DeterministicExtractor(lake.calendar.timezone)
+    corrections = lake.corrections.in_force(lake.journal.entries(scope))
     found = []
     for message in messages:
         own = facts.get(message.id, ())
@@ -142,7 +141,7 @@ def _traces(lake: Lake, scope: Scope, messages: Sequence[Message], waiting: Coll
         is_waiting = message.id in waiting and not own
         read_by = _reader_of(own) if own else None
         if is_waiting and message.role.is_memorable:
-            new = rules.facts_of(lake.without_secrets([message]))
+            new = rules.facts_of(lake.as_evidence([message], corrections))
             stated = [LearnedItem(one.id, "fact", one.content) for one in new if one.kind != _TURN]
             read_by = f"{rules.name}, until the pipeline reads it"
         all_learned = (*stated, *learned.get(message.id, ()))
@@ -151,6 +150,17 @@ def _traces(lake: Lake, scope: Scope, messages: Sequence[Message], waiting: Coll
         reason = "" if all_learned else _why(message, is_read=read_by is not None, is_unfinished=is_unfinished)
         state = "waiting" if is_waiting else "loaded"
         found.append(MessageTrace(message, state, read_by, all_learned, reason))
+    return found
+
+
+def _facts(lake: Lake, scope: Scope, messages: Sequence[Message]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of the loaded facts that rest on messages, by message."""
+    ids, hours = {message.id for message in messages}, sorted({message.hour.key for message in messages})
+    where = pc.field("scope") == scope.key
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in lake.tables.read(FACTS, hours, columns=_FACT, where=where, scopes=[scope.key]).to_pylist():
+        for one in ids.intersection(row["message_ids"]):
+            found[one].append(row)
     return found
 
 
@@ -173,7 +183,16 @@ def _why(message: Message, *, is_read: bool, is_unfinished: bool) -> str:
     return "it states nothing that can be understood alone and lasts; searches find the message as it was said"
 
 
-def _rest_on(
+def rest_on(lake: Lake, scope: Scope, messages: Sequence[Message]) -> dict[str, list[LearnedItem]]:
+    """Return everything that rests on messages, by message."""
+    facts = _facts(lake, scope, messages)
+    found = _derived(lake, scope, messages, facts)
+    for message_id, rows in facts.items():
+        found[message_id] = [*(LearnedItem(row["id"], "fact", row["content"]) for row in rows), *found[message_id]]
+    return found
+
+
+def _derived(
     lake: Lake, scope: Scope, messages: Sequence[Message], facts: dict[str, list[dict[str, Any]]]
 ) -> dict[str, list[LearnedItem]]:
     """Return graph facts, memories and lines of summaries that rest on messages, by message."""

@@ -63,6 +63,9 @@ def remove_unread(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
     lake.access.remove(found.access)
     log.note((event.id for event in found.access), ())
     log.take("journal", "grants, revokes and changes of teams", len(found.access))
+    lake.corrections.remove(found.corrections)
+    log.note((one.id for one in found.corrections), ())
+    log.take("journal", "corrections", len(found.corrections))
     lake.storage.delete(found.set_aside)
     log.take("quarantine", "records", len(found.set_aside))
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.access import AccessEvent
+    from memory_pipeline.domain.corrections import Correction
     from memory_pipeline.domain.erasure import Forgotten
     from memory_pipeline.domain.graph.operations import Edit
     from memory_pipeline.domain.memories.events import MemoryEvent
@@ -63,6 +64,7 @@ class ScanResult:
         hours: keys of the hours with data of the subject.
         files: pending journal files with matching records, and their remaining contents.
         pending: the number of matching records in these files.
+        corrections: corrections of erased messages, or with the words of the person.
         set_aside: paths of matching records in the quarantine.
     """
 
@@ -79,11 +81,13 @@ class ScanResult:
     files: dict[JournalFile, Contents] = field(default_factory=dict)
     pending: int = 0
     set_aside: list[str] = field(default_factory=list)
+    corrections: list[Correction] = field(default_factory=list)
     texts: set[str] = field(default_factory=set)
 
     def __bool__(self) -> bool:
         """Return whether anything was found."""
-        found = (self.rows, self.notes, self.members, self.memberships, self.access, self.files, self.set_aside)
+        records = (self.rows, self.notes, self.members, self.memberships, self.access, self.files)
+        found = (*records, self.set_aside, self.corrections)
         return any(found)
 
     def note_member(self, group: Scope, user_id: str, at: datetime) -> None:
@@ -146,6 +150,12 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
     events = lake.access.among(lake.journal.entries())
     found.access += [event for event in events if event.event_at <= scanner.at and scanner.shares(event)]
     found.scopes |= {event.scope for event in found.access if subject.owns(event.scope)}
+    for correction in lake.corrections.among(lake.journal.entries()):
+        data = json.dumps(correction.to_record(), ensure_ascii=False).encode()
+        is_own = subject.owns(correction.scope) or not messages.isdisjoint(correction.message_ids)
+        if correction.at <= scanner.at and (is_own or scanner.holds(data)):
+            found.corrections.append(correction)
+            found.scopes.add(correction.scope)
     return found
 
 

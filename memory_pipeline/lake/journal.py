@@ -7,6 +7,7 @@
     journal/pending/{scope}/{hours}__{ulid}.{level}.facts   the facts of a segment's messages, as an Arrow file
     journal/pending/{scope}/{digest}.{first}.{last}.done    acknowledged hours of a file
     journal/pending/{scope}/{id}.access.json                a grant or a revoke; see :mod:`memory_pipeline.lake.access`
+    journal/pending/{scope}/{id}.correction.json            a correction; see :mod:`memory_pipeline.lake.corrections`
     journal/quarantine/{digest}.json                        a rejected record and the reason
 
 ``{scope}`` is the beginning of the workspace's and the agent's id, to be read by people, and the key of the scope. It

@@ -39,11 +39,13 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.capture import Talk
+    from memory_pipeline.domain.corrections import Corrections
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.lake.access import AccessEvents
     from memory_pipeline.lake.access_log import AccessLog
     from memory_pipeline.lake.calls.call_store import Calls
     from memory_pipeline.lake.calls.reading_calls import ReadingCalls
+    from memory_pipeline.lake.corrections import CorrectionFiles
     from memory_pipeline.lake.index.scoped_rows import ScopedRows
     from memory_pipeline.lake.index.vector_index import VectorIndex
     from memory_pipeline.lake.members import Members
@@ -220,15 +222,15 @@ class Lake:
             self.ensure()
         return digest("secrets", self._manifest and self._manifest["secret"])
 
-    def without_secrets(self, messages: Sequence[Message]) -> list[Message]:
-        """Return messages as facts are made from them: without the secrets that are stored in them (``derived``)."""
+    def as_evidence(self, messages: Sequence[Message], corrections: Corrections) -> list[Message]:
+        """Return messages as facts are made from them: without what is withdrawn, and without stored secrets."""
         redactors = {one: self.redactor_of(one) for one in {message.scope.workspace_id for message in messages}}
 
         def redacted(message: Message) -> Message:
             left = redactors[message.scope.workspace_id].text(message.content)
             return message if left is message.content else replace(message, content=left)
 
-        return list(map(redacted, messages))
+        return corrections.applied(list(map(redacted, messages)))
 
     def without_expired(self, messages: Collection[Message]) -> list[Message]:
         """Return `messages` without those that are older than all that is kept of their time.
@@ -411,6 +413,13 @@ class Lake:
         from memory_pipeline.lake.access import AccessEvents
 
         return AccessEvents(self.storage, self.journal, self.scope)
+
+    @cached_property
+    def corrections(self) -> CorrectionFiles:
+        """What was withdrawn of the messages."""
+        from memory_pipeline.lake.corrections import CorrectionFiles
+
+        return CorrectionFiles(self.storage, self.journal, self.scope)
 
     @cached_property
     def access_log(self) -> AccessLog:

@@ -6,7 +6,9 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from memory_pipeline.domain.corrections import Corrections
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.lake.corrections import paths_among
 from memory_pipeline.overlay.reads import found_once, journal_entries, look_again
 from memory_pipeline.overlay.segments import stored_facts
 
@@ -111,6 +113,7 @@ class PendingJournal:
         self._scope = scope
         self._files = ByFile(self._extracted)
         self._gone: set[str] = set()
+        self._corrections, self._is_corrected = Corrections(), False
 
     def files(self) -> Mapping[str, PendingFile]:
         """Return the pending contents of each file, by a name that changes when more of the file is acknowledged.
@@ -122,8 +125,12 @@ class PendingJournal:
     def _newest(self) -> Mapping[str, PendingFile]:
         before: set[str] | None = None
         while True:
-            listed = self._lake.journal.pending(self._scope, journal_entries(self._lake, self._scope))
-            files = {f"{file.path} {len(file.pending_hours)}": file for file in listed}
+            entries = journal_entries(self._lake, self._scope)
+            listed = self._lake.journal.pending(self._scope, entries)
+            self._corrections = self._lake.corrections.in_force(entries)
+            self._is_corrected = bool(paths_among(entries))
+            corrected = f" {digest(paths_among(entries))}" if self._is_corrected else ""
+            files = {f"{file.path} {len(file.pending_hours)}{corrected}": file for file in listed}
             found = self._files.of(files)
             self._gone.intersection_update(file.path for file in listed)
             if not self._gone or files.keys() == before:
@@ -138,7 +145,7 @@ class PendingJournal:
         found = []
         for file in files:
             rows = stored_facts(self._lake, file)
-            if rows is not None and not is_erased:
+            if rows is not None and not is_erased and not self._is_corrected:
                 found.append(PendingFile((), rows=rows))
                 continue
             contents = self._contents(file)
@@ -149,7 +156,7 @@ class PendingJournal:
                 tuple(forgotten.filter(contents.events)),
                 {message.id: message.edits[-1] for message in messages if message.edits},
             )
-            if rows is not None:
+            if rows is not None and not self._is_corrected:
                 gone = frozenset(one.id for one in contents.messages) - {one.id for one in messages}
                 found.append(replace(pending, rows=rows).without(gone))
                 continue
@@ -157,7 +164,8 @@ class PendingJournal:
             from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 
             extractor = DeterministicExtractor(self._lake.calendar.timezone)
-            found.append(replace(pending, facts=tuple(extractor.facts_of(self._lake.without_secrets(messages)))))
+            evidence = self._lake.as_evidence(messages, self._corrections)
+            found.append(replace(pending, facts=tuple(extractor.facts_of(evidence))))
         return found
 
     def _contents(self, file: JournalFile) -> Contents:

@@ -107,18 +107,21 @@ def _facts_of(
     import pyarrow as pa
 
     from memory_pipeline.lake.codec.facts import facts_to_rows
+    from memory_pipeline.lake.corrections import paths_among
     from memory_pipeline.lake.index.index_rows import with_vectors
     from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 
     extractor = DeterministicExtractor(lake.calendar.timezone)
     tables = [table for table in stored if table is not None]
-    if stored and len(tables) == len(stored):
+    entries = lake.journal.entries(messages[0].scope)
+    corrections = lake.corrections.in_force(entries)
+    if stored and len(tables) == len(stored) and not paths_among(entries):
         rows = pa.concat_tables(tables)
         by_id = dict(zip(rows["id"].to_pylist(), range(rows.num_rows), strict=True))
         rows = rows.take(list(by_id.values()))
     else:
         # The facts of an answer depend on the next message of the conversation.
-        talks = sorted(lake.without_secrets(messages), key=lambda one: one.conversation_id)
+        talks = sorted(lake.as_evidence(messages, corrections), key=lambda one: one.conversation_id)
         grouped = groupby(talks, key=lambda one: one.conversation_id)
         rows = facts_to_rows([fact for _, talk in grouped for fact in extractor.facts_of(list(talk))])
         rows = rows if embedder is None else with_vectors(rows, embedder)

@@ -89,9 +89,10 @@ def read_hours(
     Passages that fell back on rules are stale. With `is_fresh`, all are.
     """
     rows = lake.tables.read(MESSAGES, [hour.key for hour in hours], shard=shard)
-    messages = lake.without_secrets(sorted(rows_to_messages(rows), key=_order))
+    stored = sorted(rows_to_messages(rows), key=_order)
     marks = ExpirationMarks.of(lake.tables)
-    _refuse_lost(lake, hours, messages, old, marks)
+    _refuse_lost(lake, hours, stored, old, marks)
+    messages = lake.as_evidence(stored, lake.corrections.in_force(lake.journal.entries())) if stored else []
     grouped: dict[_Key, list[Message]] = defaultdict(list)
     for message in messages:
         grouped[message.scope.key, message.hour.key, message.conversation_id].append(message)
@@ -120,7 +121,7 @@ def read_hours(
             _keys(old), old["fallback"].to_pylist(), old["source_digest"].to_pylist(), strict=True
         )
     ]
-    is_carried = has_lost(old, marks, {message.id for message in messages}) & ~np.array(is_current, np.bool_)
+    is_carried = has_lost(old, marks, {message.id for message in stored}) & ~np.array(is_current, np.bool_)
     kept, carried = old.filter(pa.array(is_current, pa.bool_())), old.filter(pa.array(is_carried))
     done = set(_keys(kept))
     return Reading(messages, [one for one in passages if _key(one) not in done], kept, carried, old)

@@ -1,6 +1,7 @@
 """Replay: bring everything that is derived level with the records.
 
-Records are messages, edits, memory events, tombstones, marks of expiry, and summaries whose sources have expired.
+Records are messages, edits, corrections, memory events, tombstones, marks of expiry, and summaries whose sources have
+expired.
 Facts, operations, other events, folds, summaries and the index follow from them. An erasure, or the repair of damaged
 rows, passes the periods and scopes of the rows that it removed. A run derives pending periods with the same steps,
 after it has loaded their journal files.

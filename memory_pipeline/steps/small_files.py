@@ -75,6 +75,8 @@ def damaged_small_files(lake: Lake) -> Iterator[Damage]:
         yield _small(name, path, why, losses[name])
     for path, why in lake.access.damaged().items():
         yield _small("grant", path, why, f"a grant or a revoke; {_LEFT}")
+    for path, why in lake.corrections.damaged().items():
+        yield _small("correction", path, why, f"a correction; {_LEFT}")
     for path, (why, copy) in lake.members.damaged().items():
         yield _small("member", path, why, f"a membership; {_LEFT}" if copy is None else "")
     for path, why in lake.calls.damaged().items():

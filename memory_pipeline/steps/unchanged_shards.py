@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.lake.corrections import paths_among
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schema_types import WHOLE
 from memory_pipeline.lake.schemas import (
@@ -58,6 +59,7 @@ class UnchangedShards:
             (lake.storage.read(CONFIGURATION) or b"").hex(),
             sorted(map(str, lake.tombstones.state())),
             lake.tables.version(EXPIRATIONS),
+            paths_among(lake.journal.entries()),
         )
         self._entries: dict[str, Any] = {}
         self._earlier: dict[str, Any] = {}
