@@ -207,7 +207,7 @@ def unshare(file: SharedFile) -> None:
 def options_of_child(files: Collection[SharedFile]) -> dict[str, Any]:
     """Return the arguments of `subprocess.Popen` for a child that inherits `files`, no environment and no Ctrl-C."""
     if sys.platform == "win32":
-        import subprocess
+        import subprocess  # nosec B404  # only its constants are used
 
         # Python does not start without SYSTEMROOT.
         environment = {name: value for name, value in os.environ.items() if name.upper() == "SYSTEMROOT"}

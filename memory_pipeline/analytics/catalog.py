@@ -275,7 +275,7 @@ def _direct(name: str) -> Mapping[str, frozenset[tuple[str, str]]]:
     }
     # Only the end of each lineage is needed. Trimming the SELECTs of the steps would take most of the time.
     nodes = lineage(None, parsed(known.models[name]), schema=schema, dialect="duckdb", trim_selects=False, copy=False)
-    assert isinstance(nodes, dict)  # noqa: S101  # no column was asked for
+    assert isinstance(nodes, dict)  # noqa: S101  # nosec B101  # no column was asked for
     return {
         column: frozenset(
             (leaf.expression.name, leaf.name.rpartition(".")[2])

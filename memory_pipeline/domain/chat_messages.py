@@ -269,7 +269,7 @@ def _typed(part: object) -> object:
 
 def _tool_lines(part: object) -> list[str]:
     """Return a call of a tool, its result, or both."""
-    assert isinstance(part, Mapping)  # noqa: S101  # it has a kind
+    assert isinstance(part, Mapping)  # noqa: S101  # nosec B101  # it has a kind
     is_result = _is(part, _RESULTS)
     lines = [] if is_result else _calls("content", [part])
     output = next((part[key] for key in _OUTPUTS if part.get(key) is not None), None)

@@ -130,7 +130,7 @@ def pauses(longest: float, first: float = 0.01) -> Iterator[float]:
     """Yield seconds to wait: doubling up to `longest`, with jitter that takes off up to half."""
     while True:
         first = min(first, longest)
-        yield random.uniform(first / 2, first)  # noqa: S311  # jitter, not a secret
+        yield random.uniform(first / 2, first)  # noqa: S311  # nosec B311  # jitter, not a secret
         first *= 2
 
 

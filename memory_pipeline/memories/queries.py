@@ -345,7 +345,7 @@ def reference_of(text: object) -> tuple[str, int | None]:
         InputError: `text` is not the id of a memory.
     """
     memory_id = memory_reference(text)
-    assert isinstance(text, str)  # noqa: S101  # otherwise it would not be an id
+    assert isinstance(text, str)  # noqa: S101  # nosec B101  # otherwise it would not be an id
     _, _, version = text.partition("#")
     return memory_id, int(version) if version else None
 

@@ -394,7 +394,7 @@ class _Point(NamedTuple):
     @classmethod
     def read(cls, place: int, number: int, line: str) -> _Point:
         match = _POINT.fullmatch(line)
-        assert match is not None, line  # noqa: S101  # all parts are optional
+        assert match is not None, line  # noqa: S101  # nosec B101  # all parts are optional
         return cls(place, number, match["text"], _day(match["day"]), match["speaker"])
 
 

@@ -160,7 +160,7 @@ class Database:
 
     def _version(self) -> str | None:
         try:
-            rows = self.run(f"SELECT version_num FROM {VERSIONS}", {})  # noqa: S608  # a constant
+            rows = self.run(f"SELECT version_num FROM {VERSIONS}", {})  # noqa: S608  # nosec B608  # a constant
         except LakeError:  # there is no such table, or no server: migrating will tell
             return None
         return rows[0][0] if rows else None

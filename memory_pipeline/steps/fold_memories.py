@@ -149,7 +149,7 @@ class MemoryFold(Fold):
 
     @property
     def _model(self) -> Embedder:
-        assert self._embedder is not None  # noqa: S101  # only to look for what is out of date, none is needed
+        assert self._embedder is not None  # noqa: S101  # nosec B101  # only to look for what is out of date, none is needed
         return self._embedder
 
     def folded(  # noqa: D102  # as in the base

@@ -258,7 +258,7 @@ def _known_sources(old: Summary) -> dict[str, str | None]:
 
 def _expired_through(old: Summary, marks: ExpirationMarks) -> str | None:
     finer = old.period.grain.finer
-    assert finer is not None  # noqa: S101 - hours have no summaries
+    assert finer is not None  # noqa: S101  # nosec B101  # hours have no summaries
     keys = [
         marks.through(old.scope, retention_class)
         for retention_class in RetentionClass

@@ -220,7 +220,7 @@ class _View:
         self._items = StoreItems(reader, now)
 
     def write(self, changes: Iterable[Mapping[str, object]]) -> None:
-        assert self._open_writer is not None  # noqa: S101  # a store without a writer refuses puts
+        assert self._open_writer is not None  # noqa: S101  # nosec B101  # a store without a writer refuses puts
         self._items.write(self._open_writer(), changes)
 
     def inner(self, namespace: tuple[str, ...]) -> tuple[str, ...]:

@@ -233,7 +233,7 @@ class Storage:
         return any(Path(self._base, top, *parts[:end]).is_symlink() for end in range(1, len(parts) + 1))
 
     def _list_remote(self, prefix: str) -> Iterator[FileInfo]:
-        assert self._bucket is not None  # noqa: S101 - it is asked before
+        assert self._bucket is not None  # noqa: S101  # nosec B101  # it is asked before
         cut = len(self._key(""))
         for file in self._bucket.files(self._folder(prefix)):
             # Some bucket browsers create files with a trailing slash as folders.
@@ -289,7 +289,7 @@ class Storage:
         Raises:
             ConfigurationError: the system does not allow it.
         """
-        assert self._group is not None  # noqa: S101 - it is asked before
+        assert self._group is not None  # noqa: S101  # nosec B101  # it is asked before
         try:
             give_to_group(path, self._group, mode)
         except PermissionError as error:

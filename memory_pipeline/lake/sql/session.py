@@ -13,9 +13,9 @@ import datetime as dt
 import decimal
 import io
 import json
-import pickle
+import pickle  # nosec B403  # _Unpickler builds plain values alone
 import re
-import subprocess
+import subprocess  # nosec B404  # for our own interpreter and script
 import sys
 import threading
 import time
@@ -165,7 +165,7 @@ class _Process:
         paths = [str(Path(path).absolute()) for path in sys.path]
         start = "import runpy, sys; sys.path[:] = sys.argv[2:]; runpy.run_path(sys.argv[1], run_name='__main__')"
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and script
+            self._process = subprocess.Popen(  # noqa: S603  # nosec B603  # our own interpreter and script
                 [sys.executable, "-I", "-c", start, str(_SCRIPT), *paths],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -204,7 +204,7 @@ class _Process:
 
     def _send(self, message: Mapping[str, object]) -> None:
         content = json.dumps(message).encode()
-        assert self._process.stdin is not None  # noqa: S101 - it was asked for
+        assert self._process.stdin is not None  # noqa: S101  # nosec B101  # it was asked for
         try:
             self._process.stdin.write(len(content).to_bytes(8, "big") + content)
             self._process.stdin.flush()
@@ -225,7 +225,7 @@ class _Process:
 
     def _read(self) -> bytes:
         """Return the content of the next message; empty if the process has ended."""
-        assert self._process.stdout is not None  # noqa: S101 - it was asked for
+        assert self._process.stdout is not None  # noqa: S101  # nosec B101  # it was asked for
         with suppress(ValueError):  # closed
             length = int.from_bytes(self._process.stdout.read(8), "big")
             content = self._process.stdout.read(length)

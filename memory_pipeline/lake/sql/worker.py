@@ -21,7 +21,7 @@ import decimal
 import json
 import mmap
 import os
-import pickle
+import pickle  # nosec B403  # only written here
 import sys
 import threading
 from typing import Any, BinaryIO

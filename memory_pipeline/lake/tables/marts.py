@@ -146,7 +146,7 @@ class Marts:
                 post_commithook_properties=HOOKS,
             )
         written = self._handles.latest(_path(name))
-        assert written is not None  # noqa: S101 - it has just been written
+        assert written is not None  # noqa: S101  # nosec B101  # it has just been written
         return Replaced(True, _paths(written) if written.version() == version + 1 else frozenset())
 
 
