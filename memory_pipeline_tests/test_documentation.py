@@ -201,6 +201,13 @@ def test_files_that_the_contributing_page_names_exist() -> None:
         assert (ROOT / path).exists(), path
 
 
+def test_tests_that_the_security_page_names_exist() -> None:
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", text_of(ROOT / "docs" / "security.md"))
+    assert len(named) > 50
+    for path, name in named:
+        assert f"\ndef {name}(" in text_of(ROOT / "memory_pipeline_tests" / path), f"{path}::{name}"
+
+
 @pytest.mark.parametrize("name", ["reference", "api"])
 def test_a_generated_page_is_up_to_date(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "docs"))

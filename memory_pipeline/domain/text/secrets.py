@@ -1,8 +1,8 @@
 """Remove secrets, and what a person marked as private, from all that is stored.
 
 A secret becomes a marker such as ``[secret:github-token:3f2a9c01]``. Its digest is keyed with the lake's own secret:
-equal secrets of one lake have equal markers, and nobody can find the secret by trying. Text between ``<private>`` and
-``</private>`` is removed; without an end, all of the rest is.
+equal secrets of one lake have equal markers, and nobody can find the secret by trying without that key. It is in the
+lake's manifest. Text between ``<private>`` and ``</private>`` is removed; without an end, all of the rest is.
 """
 
 from __future__ import annotations
