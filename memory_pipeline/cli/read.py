@@ -184,6 +184,13 @@ verb(
     "of the line). The message stays as it was said; the statement is not found, and not learned again. See first what "
     "would be made again with --dry-run.",
 )
+verb(
+    cli,
+    "client.memory:Memory.rollback",
+    AgentMemory.memory,
+    lambda done: (line for one in done for line in one.lines()),
+    note=nothing("no message was received from there, or then"),
+)
 verb(cli, "client.memory:Memory.corrections", AgentMemory.memory, _corrected, note=nothing("nothing was corrected"))
 verb(
     cli,

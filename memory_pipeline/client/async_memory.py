@@ -232,6 +232,7 @@ class AsyncMemory(AsyncView):
     trace = _awaited(Memory.trace)
     correct = _awaited(Memory.correct)
     undo = _awaited(Memory.undo)
+    rollback = _awaited(Memory.rollback)
     corrections = _awaited(Memory.corrections)
     forget = _awaited(Memory.forget)
     run = _awaited(Memory.run)

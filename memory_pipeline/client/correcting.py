@@ -20,7 +20,7 @@ from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.reader.lineage import Node, expand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from memory_pipeline.client.tracing import LearnedItem
@@ -98,6 +98,36 @@ def correct(
     lake.corrections.add(made)
     make_again(lake, models, [made])
     return replace(result, id=made.id)
+
+
+def rollback(
+    lake: Lake,
+    scopes: Sequence[Scope],
+    models: Models | None,
+    chosen: Callable[[Message], bool],
+    reason: str | None,
+    editor: str,
+    now: datetime,
+) -> list[CorrectionResult]:
+    """Withdraw all messages that are chosen; without `models`, only plan it. See ``Memory.rollback``."""
+    results, made = [], []
+    for scope in scopes:
+        pending = [one for file in lake.journal.pending(scope) for one in lake.journal.read(file).messages]
+        loaded = rows_to_messages(lake.tables.read(MESSAGES, where=pc.field("scope") == scope.key, scopes=[scope.key]))
+        messages = list({one.id: one for one in (*pending, *loaded) if chosen(one)}.values())
+        if messages:
+            ids = tuple(one.id for one in messages)
+            made.append(Correction(scope, ids, (), None, reason, editor, now))
+            found = rest_on(lake, scope, messages)
+            items = {one.id: one for listed in found.values() for one in listed}
+            quotes = {one.id: (one.content,) for one in messages}
+            identifier = None if models is None else made[-1].id
+            results.append(CorrectionResult(identifier, quotes, None, tuple(items.values()), _partitions(lake, ids)))
+    if models is not None and made:
+        for one in made:
+            lake.corrections.add(one)
+        make_again(lake, models, made)
+    return results
 
 
 def undo(lake: Lake, scopes: Sequence[Scope], models: Models, identifier: str, editor: str, now: datetime) -> None:

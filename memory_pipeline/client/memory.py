@@ -10,10 +10,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeGuard, Unpack
 
 from memory_pipeline.client.conversations import Conversations
+from memory_pipeline.client.corrected import CorrectedMemory
 from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.listing import Page, listed
 from memory_pipeline.client.opened import clock
-from memory_pipeline.client.tiers import LONG_TERM, TieredMemory, tiers_of
+from memory_pipeline.client.tiers import LONG_TERM, tiers_of
 from memory_pipeline.domain.chat_messages import answer_in, as_mapping
 from memory_pipeline.domain.fields import ConversationFilters, check_names
 from memory_pipeline.domain.identity import digest
@@ -31,10 +32,7 @@ from memory_pipeline.search.searcher import Hits
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from memory_pipeline.client.correcting import CorrectionResult
-    from memory_pipeline.client.tracing import MessageTrace
     from memory_pipeline.client.wrapping import Client
-    from memory_pipeline.domain.corrections import Correction
     from memory_pipeline.domain.fields import NewMemoryFields
     from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind
     from memory_pipeline.domain.periods import When
@@ -49,11 +47,9 @@ if TYPE_CHECKING:
 
     # Inside of the class, `list` is its method.
     Results = list[RunResult | ConsolidationReport | Promotion]
-    Traces = list[MessageTrace]
-    Corrected = list[Correction]
 
 
-class Memory(TieredMemory):
+class Memory(CorrectedMemory):
     """The memory of a user, or of an agent without users: add, search, and get the context for a prompt.
 
     ::
@@ -300,84 +296,6 @@ class Memory(TieredMemory):
             InputError: `id` is not the id of a durable memory.
         """
         return self.reader.memories.history(id)
-
-    def trace(self, id: str) -> Traces:  # noqa: A002  # as in forget
-        """Return what became of a message, or of each message of a conversation, oldest first.
-
-        It says whether a message waits or is loaded, what read it, what was learned from it (facts, graph facts,
-        durable memories, lines of summaries), when a memory was last used, or why nothing was learned. Needs
-        ``memory-pipeline[run]``.
-
-        Args:
-            id: the id of a message, as :meth:`add` returns it, or of a conversation.
-
-        Raises:
-            InputError: there is no such message or conversation in this memory.
-        """
-        from memory_pipeline.client.tracing import trace
-
-        return trace(self.lake, self.reader.scopes, id)
-
-    def correct(
-        self,
-        id: str,  # noqa: A002  # as in forget
-        text: str | None = None,
-        *,
-        words: str | None = None,
-        reason: str | None = None,
-        editor: str = AGENT,
-        dry_run: bool = False,
-        now: When | None = None,
-    ) -> CorrectionResult:
-        """Withdraw a statement that is wrong, or replace it, and make again everything that rests on it.
-
-        The message stays as it was said. The sentences on which the item rests are no evidence any more, for any later
-        run, model or import of the same words; what somebody says later counts. Facts, graph facts, durable memories
-        and all summaries that rest on these messages are made again, and nothing else. Needs ``memory-pipeline[run]``.
-
-        Args:
-            id: of a message, a fact, a durable memory that was learned from messages, a graph fact, or a line of a
-                summary: its id with ``#`` and the number of the line.
-            text: what was meant, in the words of the speaker; by default nothing replaces it.
-            words: some of the wrong words, if the item says more than that: only the sentences with these words are
-                withdrawn.
-            reason: why, for :meth:`corrections`.
-            editor: who corrects it.
-            dry_run: only return what would be made again: the blast radius.
-            now: the time of the correction.
-
-        Raises:
-            InputError: there is no such item, its messages have expired, or it rests on no sentence with `words`.
-            PartitionsError: some periods cannot be derived; the next run tries again.
-        """
-        from memory_pipeline.client.correcting import correct
-
-        at = self.lake.calendar.moment("now", now or clock())
-        redactor = self.lake.redactor_of(self._scope.workspace_id)
-        given = [None if one is None else redactor.text(one) for one in (text, reason)]
-        models = None if dry_run else self._models
-        return correct(self.lake, self.reader, models, id, given[0], words, given[1], editor, at)
-
-    def undo(self, id: str, *, editor: str = AGENT, now: When | None = None) -> None:  # noqa: A002  # as in correct
-        """Undo a correction: what it withdrew counts again, and what rests on it is made again.
-
-        Args:
-            id: of the correction, as :meth:`correct` and :meth:`corrections` return it.
-            editor: who undoes it.
-            now: the current time.
-
-        Raises:
-            InputError: no correction of this memory that is in force has the id.
-        """
-        from memory_pipeline.client.correcting import undo
-
-        undo(self.lake, self.reader.scopes, self._models, id, editor, self.lake.calendar.moment("now", now or clock()))
-
-    def corrections(self) -> Corrected:
-        """Return all corrections of this memory, oldest first, with those that undo others."""
-        entries = [entry for scope in self.reader.scopes for entry in self.lake.journal.entries(scope)]
-        found = self.lake.corrections.among(entries)
-        return sorted(found, key=lambda one: (one.at, one.id))
 
     def forget(
         self,

@@ -36,7 +36,7 @@ class Correction:
     Attributes:
         scope: the memory.
         message_ids: the messages with the withdrawn statement, oldest first.
-        quotes: what is withdrawn: parts of their texts.
+        quotes: what is withdrawn: parts of their texts; none if the messages are withdrawn as a whole.
         text: what replaces the first part; None if nothing does.
         reason: why.
         editor: who corrected it.
@@ -105,9 +105,11 @@ class Corrections:
         every = list(corrections)
         undone = {one.undoes for one in every}
         self._by_scope: dict[Scope, list[Correction]] = {}
+        self._withdrawn: set[tuple[Scope, str]] = set()
         for one in sorted(every, key=lambda each: (each.at, each.id)):
             if one.undoes is None and one.id not in undone:
                 self._by_scope.setdefault(one.scope, []).append(one)
+                self._withdrawn |= set() if one.quotes else {(one.scope, each) for each in one.message_ids}
 
     def __bool__(self) -> bool:
         """Return whether anything is corrected."""
@@ -124,6 +126,8 @@ class Corrections:
         return [left for message in messages if (left := self._corrected(message)) is not None]
 
     def _corrected(self, message: Message) -> Message | None:
+        if (message.scope, message.id) in self._withdrawn:
+            return None
         content = message.content
         for one in self.of(message.scope):
             is_named = message.id in one.message_ids

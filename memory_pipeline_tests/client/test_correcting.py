@@ -175,6 +175,36 @@ def test_a_memory_that_an_agent_stored_is_changed_by_its_own_means(memory: Memor
         reopened(memory).correct(stored, now=LATER)
 
 
+def test_an_import_is_rolled_back_and_may_be_sent_again(memory: Memory) -> None:
+    before = known(memory)
+    said = [
+        {"role": "user", "content": f"I own {count} boats in Tavira.", "timestamp": NOW + timedelta(days=count)}
+        for count in (2, 3)
+    ]
+    talk = {"conversation_id": "old", "source": "import:elsewhere", "messages": said}
+    memory.writer.write(talk, now=LATER)
+    memory.run(now=LATER)
+    assert "Tavira" in known(memory)
+    [plan] = memory.rollback(source="import:elsewhere", dry_run=True, now=LATER)
+    assert (plan.id, len(plan.quotes)) == (None, 2)
+    [done] = memory.rollback(source="import:elsewhere", now=LATER)
+    memory.writer.write(talk, now=LATER)
+    reopened(memory).run(now=LATER)
+    assert sorted(known(memory).splitlines()) == sorted(before.splitlines())
+    assert done.id is not None
+    memory.undo(done.id, now=LATER)
+    assert "Tavira" in known(memory)
+
+
+def test_a_span_of_receipt_is_rolled_back_also_while_it_is_pending(memory: Memory) -> None:
+    before = known(memory)
+    memory.add("I own two boats in Tavira.", now=LATER + timedelta(hours=1))
+    memory.rollback(since=LATER + timedelta(minutes=1), now=LATER + timedelta(hours=2))
+    assert sorted(known(memory, LATER + timedelta(hours=3)).splitlines()) == sorted(before.splitlines())
+    with pytest.raises(InputError, match="none is given"):
+        memory.rollback()
+
+
 def test_random_corrections_and_undoings_leave_no_trace(memory: Memory) -> None:
     before, source = known(memory), random.Random(3)
     undone: list[str] = []

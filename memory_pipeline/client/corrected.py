@@ -1,0 +1,147 @@
+"""What a :class:`~memory_pipeline.Memory` does about messages: tell what became of them, correct what they state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memory_pipeline.client.opened import clock
+from memory_pipeline.client.tiers import TieredMemory
+from memory_pipeline.domain.memories.events import AGENT
+from memory_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from memory_pipeline.client.correcting import CorrectionResult
+    from memory_pipeline.client.tracing import MessageTrace
+    from memory_pipeline.domain.corrections import Correction
+    from memory_pipeline.domain.messages import Message
+    from memory_pipeline.domain.periods import When
+
+
+class CorrectedMemory(TieredMemory):
+    """Traces messages, and corrects what was learned from them. See :class:`~memory_pipeline.Memory`."""
+
+    def trace(self, id: str) -> list[MessageTrace]:  # noqa: A002  # as in forget
+        """Return what became of a message, or of each message of a conversation, oldest first.
+
+        It says whether a message waits or is loaded, what read it, what was learned from it (facts, graph facts,
+        durable memories, lines of summaries), when a memory was last used, or why nothing was learned. Needs
+        ``memory-pipeline[run]``.
+
+        Args:
+            id: the id of a message, as :meth:`add` returns it, or of a conversation.
+
+        Raises:
+            InputError: there is no such message or conversation in this memory.
+        """
+        from memory_pipeline.client.tracing import trace
+
+        return trace(self.lake, self.reader.scopes, id)
+
+    def correct(
+        self,
+        id: str,  # noqa: A002  # as in forget
+        text: str | None = None,
+        *,
+        words: str | None = None,
+        reason: str | None = None,
+        editor: str = AGENT,
+        dry_run: bool = False,
+        now: When | None = None,
+    ) -> CorrectionResult:
+        """Withdraw a statement that is wrong, or replace it, and make again everything that rests on it.
+
+        The message stays as it was said. The sentences on which the item rests are no evidence any more, for any later
+        run, model or import of the same words; what somebody says later counts. Facts, graph facts, durable memories
+        and all summaries that rest on these messages are made again, and nothing else. Needs ``memory-pipeline[run]``.
+
+        Args:
+            id: of a message, a fact, a durable memory that was learned from messages, a graph fact, or a line of a
+                summary: its id with ``#`` and the number of the line.
+            text: what was meant, in the words of the speaker; by default nothing replaces it.
+            words: some of the wrong words, if the item says more than that: only the sentences with these words are
+                withdrawn.
+            reason: why, for :meth:`corrections`.
+            editor: who corrects it.
+            dry_run: only return what would be made again: the blast radius.
+            now: the time of the correction.
+
+        Raises:
+            InputError: there is no such item, its messages have expired, or it rests on no sentence with `words`.
+            PartitionsError: some periods cannot be derived; the next run tries again.
+        """
+        from memory_pipeline.client.correcting import correct
+
+        at = self.lake.calendar.moment("now", now or clock())
+        redactor = self.lake.redactor_of(self._scope.workspace_id)
+        given = [None if one is None else redactor.text(one) for one in (text, reason)]
+        models = None if dry_run else self._models
+        return correct(self.lake, self.reader, models, id, given[0], words, given[1], editor, at)
+
+    def rollback(
+        self,
+        *,
+        source: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        reason: str | None = None,
+        editor: str = AGENT,
+        dry_run: bool = False,
+        now: When | None = None,
+    ) -> list[CorrectionResult]:
+        """Withdraw all messages of an import, or of a span of time in which they were received.
+
+        As with :meth:`correct`, the messages stay as they were said, and everything that rests on them is made again
+        without them. They are not learned again if they are sent again. :meth:`undo` takes each back. Return a result
+        for each memory that had such messages: of the user, of the user's groups, of the agent.
+
+        Args:
+            source: the `source` of their conversations, such as ``import:chatgpt``.
+            since: only what was received from this time on.
+            until: only what was received before this time.
+            reason: why, for :meth:`corrections`.
+            editor: who withdraws them.
+            dry_run: only return what would be made again.
+            now: the time of the correction.
+
+        Raises:
+            InputError: neither a source nor a time is given.
+            PartitionsError: some periods cannot be derived; the next run tries again.
+        """
+        from memory_pipeline.client.correcting import rollback
+
+        if source is None and since is None and until is None:
+            raise InputError("rollback takes a source, or since and until, the times of receipt; none is given")
+        calendar = self.lake.calendar
+        first, last = (None if one is None else calendar.moment("since or until", one) for one in (since, until))
+
+        def chosen(message: Message) -> bool:
+            is_of_time = (first is None or message.received_at >= first) and (
+                last is None or message.received_at < last
+            )
+            return is_of_time and source in {None, message.source}
+
+        models = None if dry_run else self._models
+        return rollback(
+            self.lake, self.reader.scopes, models, chosen, reason, editor, calendar.moment("now", now or clock())
+        )
+
+    def undo(self, id: str, *, editor: str = AGENT, now: When | None = None) -> None:  # noqa: A002  # as in correct
+        """Undo a correction: what it withdrew counts again, and what rests on it is made again.
+
+        Args:
+            id: of the correction, as :meth:`correct` and :meth:`corrections` return it.
+            editor: who undoes it.
+            now: the current time.
+
+        Raises:
+            InputError: no correction of this memory that is in force has the id.
+        """
+        from memory_pipeline.client.correcting import undo
+
+        undo(self.lake, self.reader.scopes, self._models, id, editor, self.lake.calendar.moment("now", now or clock()))
+
+    def corrections(self) -> list[Correction]:
+        """Return all corrections of this memory, oldest first, with those that undo others."""
+        entries = [entry for scope in self.reader.scopes for entry in self.lake.journal.entries(scope)]
+        found = self.lake.corrections.among(entries)
+        return sorted(found, key=lambda one: (one.at, one.id))
