@@ -32,7 +32,7 @@ COMMANDS = [
     "ingest", "convert", "run", "search", "recall", "inject", "expand", "graph", "memories", "consolidate", "mcp",
     "eval", "status", "sql", "config", "demo", "vacuum", "check", "repair", "forget", "verify-erasure", "expire",
     "agents", "users", "members", "capture", "extract", "share", "unshare", "shares", "team", "sessions",
-    "contexts",
+    "contexts", "receipt", "receipts", "redact", "trace", "correct", "corrections", "undo", "rollback",
 ]  # fmt: skip
 
 

@@ -98,6 +98,10 @@ def _reader_of_all(agent: AgentMemory, *, explain: bool) -> AllUsersReader:
     return AllUsersReader(agent.lake(), Scope(agent.workspace_id, agent.agent_id))
 
 
+def _receipt_note(receipt_id: str) -> str:
+    return f"receipt: {receipt_id}" if receipt_id else ""
+
+
 @cli.command(cls=VerbCommand, method="reader:MemoryReader.recall", without={"exclude"})
 @reader_options
 @common
@@ -110,7 +114,8 @@ def recall(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     nothing = (
         f"no memory of {agent} matches; compare the ids with `memory-pipeline agents`, or see `memory-pipeline status`"
     )
-    echo({"tokens": found.tokens, "items": found}, [str(found)], as_json=as_json, note="" if found else nothing)
+    record = {"tokens": found.tokens, "receipt_id": found.receipt_id, "items": found}
+    echo(record, [str(found)], as_json=as_json, note=_receipt_note(found.receipt_id) if found else nothing)
 
 
 @cli.command(
@@ -141,9 +146,12 @@ def inject(documents: tuple[Path, ...], agent: AgentMemory, as_json: bool, **giv
     known = reader.inject_knowledge(documents=snippets, **given)
     if as_json:
         record = {"block": known.block, "tokens": known.tokens, "left_out": known.left_out}
+        record["receipt_id"] = known.receipt_id
         click.echo(to_json({**record, "troubles": known.troubles, "parts": known.parts}))
         return
     click.echo(plain(known.block) if known.parts else f"no memory of {agent} matches", err=not known.parts)
+    if known.receipt_id:
+        click.echo(_receipt_note(known.receipt_id), err=True)
     for source, reason in known.troubles.items():
         click.echo(f"{source} failed and was skipped: {reason}", err=True)
 
@@ -200,3 +208,11 @@ verb(
     record=lambda _: {"undone": True},
     help="Undo a correction. ID is that of the correction.",
 )
+verb(
+    cli,
+    "reader:MemoryReader.receipt",
+    AgentMemory.reader,
+    lambda receipt: receipt.lines(),
+    unknown="receipt {id} is unknown, of another agent or user, or no longer kept; see `memory-pipeline receipts`",
+)
+verb(cli, "reader:MemoryReader.receipts", AgentMemory.reader, lambda ids: ids, note=nothing("no receipts"))

@@ -226,6 +226,8 @@ class AsyncMemory(AsyncView):
     add = _awaited(Memory.add)
     search = _awaited(Memory.search)
     context = _awaited(Memory.context)
+    receipt = _awaited(Memory.receipt)
+    receipts = _awaited(Memory.receipts)
     list = _awaited(Memory.list)
     remember = _awaited(Memory.remember)
     history = _awaited(Memory.history)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from memory_pipeline.graph import Graph
     from memory_pipeline.memories.contexts import Contexts
     from memory_pipeline.reader.packing.items import InjectedContext
+    from memory_pipeline.reader.read_receipts import ReadReceipt
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
     from memory_pipeline.steps.promotion import Promotion
     from memory_pipeline.steps.results import RunResult
@@ -239,13 +240,37 @@ class Memory(CorrectedMemory):
         if now is not None:
             before = [one for one in before if one.get("at", 0) <= at.timestamp()]
         seen = {*exclude, *(one for earlier in before for one in earlier["ids"])}
-        found = self.reader.context(query, max_tokens, conversation=conversation, exclude=seen, now=now)
-        said = {message.id for message in self.conversations.get(conversation_id)}
-        parts = tuple(part for part in found.parts if not part.evidence or not part.evidence <= said)
-        if parts:
-            ids = [part.id for part in parts]
+        said = [message.id for message in self.conversations.get(conversation_id)]
+        found = self.reader.context(
+            query, max_tokens, conversation=conversation, exclude=seen, known_messages=said, now=now
+        )
+        if found.parts:
+            ids = [part.id for part in found.parts]
             told.store(digest("told", ids), {"ids": ids, "at": at.timestamp()}, ttl=MAX_TTL, now=at)
-        return replace(found, parts=parts)
+        return found
+
+    def receipt(self, id: str) -> ReadReceipt | None:  # noqa: A002  # as in forget
+        """Return what an earlier :meth:`context` or recall handed to a model, and what is known of it now.
+
+        `id` is the `receipt_id` of what it returned. None if it is unknown, is no longer kept, or is of another user or
+        agent; see :meth:`MemoryReader.receipt`.
+        """
+        return self.reader.receipt(id)
+
+    def receipts(self, *, conversation_id: str | None = None, limit: int = 100) -> Sequence[str]:
+        """Return the ids of the newest receipts, newest first; see :meth:`receipt`.
+
+        Args:
+            conversation_id: only those for a conversation, such as those of a client that :meth:`wrap` returned.
+            limit: 1 to 10,000.
+
+        Raises:
+            InputError: `limit` is out of range.
+        """
+        return self.reader.receipts(conversation_id=conversation_id, limit=limit)
+
+    def _context(self, *args: Any, **options: Any) -> InjectedContext:
+        return self.reader.context(*args, **options)
 
     def list(
         self, kind: str | None = None, *, since: When | None = None, cursor: str | None = None, limit: int = 100
@@ -407,7 +432,7 @@ class Memory(CorrectedMemory):
         """
         from memory_pipeline.client.wrapping import ChatMemory, wrapped
 
-        methods = ChatMemory(self.context, self.add, self.new_conversation_id, self.session)
+        methods = ChatMemory(self._context, self.add, self.new_conversation_id, self.session)
         return wrapped(methods, client, conversation_id, max_tokens, _listed(tags), source)
 
 

@@ -156,6 +156,7 @@ def run_all(
     if days:
         yield from attempted(lambda: runner.consolidation(days))
     list(attempted(lambda: lake.access_log.settle(now)))
+    list(attempted(lambda: lake.read_receipts.settle(now)))
     list(attempted(lake.calls.settle))  # calls of readers, also where no period is due
     if builds_marts and _has_stale_marts(lake):
         errors += runner.marts()

@@ -36,11 +36,11 @@ from memory_pipeline.client.streams import Heard, RecordedManager, RecordedStrea
 from memory_pipeline.domain.chat_messages import answer_in, as_mapping, field_of, messages_in
 from memory_pipeline.domain.sessions import MAX_TTL
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
-from memory_pipeline.reader.packing.items import InjectedContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from memory_pipeline.reader.packing.items import InjectedContext
     from memory_pipeline.sessions.views import KeyValues, SessionMemory
     from memory_pipeline.writer import Receipt
 
@@ -255,12 +255,13 @@ class _Recorder:
         if text and _with_block(last, "") is not None and digests[-1] not in conversation.blocks:
             shown_ids = {item for block in blocks for item in block.ids}
             about = {"conversation_id": conversation.id, **self._labels}
-            found = self._memory.context(text, self._max_tokens, conversation=about, exclude=shown_ids)
-            # The model reads the messages of this conversation anyway.
-            parts = [item for item in found.parts if not item.evidence or not item.evidence <= conversation.message_ids]
-            if parts:
-                ids = frozenset(item.id for item in parts)
-                new = _Block(str(InjectedContext(tuple(parts))), ids)
+            said = conversation.message_ids
+            found = self._memory.context(
+                text, self._max_tokens, conversation=about, exclude=shown_ids, known_messages=said
+            )
+            if found.parts:
+                ids = frozenset(item.id for item in found.parts)
+                new = _Block(str(found), ids)
                 conversation.blocks[digests[-1]] = new
                 if told is not None:
                     told.store(digests[-1], {"text": new.text, "ids": sorted(ids)}, ttl=MAX_TTL)

@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.configuration.model_settings import Budget
-from memory_pipeline.configuration.sections import Level, explicit_keys, resolve_retention
+from memory_pipeline.configuration.sections import NO_RECEIPTS, Level, explicit_keys, resolve_retention
 from memory_pipeline.configuration.validators import DETERMINISTIC
 from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.retention import Retention
+from memory_pipeline.domain.retention import Duration, Retention
 
 if TYPE_CHECKING:
     from memory_pipeline.configuration.model_settings import (
@@ -205,6 +205,7 @@ class Workspace:
     """The settings of a workspace, and of the agents that the file names and of all others.
 
     `embedding_key` is a reference to the embedder's API key. `previews` lets Dagster's UI show memory content.
+    `receipts` is how long receipts of reads are kept; None if there are none.
     """
 
     agents: Mapping[str, AgentSettings]
@@ -214,11 +215,16 @@ class Workspace:
     retention: Retention
     secrets: Secrets
     previews: bool
+    receipts: Duration | None
 
     @property
     def uses_models(self) -> bool:
         """Whether a model computes any of its memory."""
         return any(agent.uses_models for agent in (self.other_agents, *self.agents.values()))
+
+
+def _kept(receipts: str) -> Duration | None:
+    return None if receipts == NO_RECEIPTS else Duration.parse(receipts)
 
 
 class Resolution:
@@ -240,7 +246,14 @@ class Resolution:
         self._defaults_retention = self._retention(("defaults", "retention"), explicit_keys(defaults.retention))
         retention = self._defaults_retention or Retention()
         self.other_workspaces = Workspace(
-            {}, settings, budget, defaults.embedding.api_key, retention, defaults.secrets, defaults.previews
+            {},
+            settings,
+            budget,
+            defaults.embedding.api_key,
+            retention,
+            defaults.secrets,
+            defaults.previews,
+            _kept(defaults.receipts),
         )
         self._defaults_budget = explicit_keys(defaults.budget)
         self.workspaces = {
@@ -264,7 +277,8 @@ class Resolution:
         retention = self._retention((*path, "retention"), explicit_keys(section.retention)) or others.retention
         secrets = others.secrets.model_copy(update=explicit_keys(section.secrets))
         previews = section.previews if "previews" in section.model_fields_set else others.previews
-        return Workspace(agents, settings, budget, key, retention, secrets, previews)
+        receipts = _kept(section.receipts) if "receipts" in section.model_fields_set else others.receipts
+        return Workspace(agents, settings, budget, key, retention, secrets, previews, receipts)
 
     def _settings(self, path: Path, keys: Inherited, parent: AgentSettings | None) -> AgentSettings:
         """Return the settings of one level, or the parent's object if they are equal, so that many agents share it."""

@@ -25,10 +25,12 @@ from memory_pipeline.domain.memories.consolidation import ConsolidationSettings
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.retention import (
+    DURATION_FORM,
     DURATION_OR_FOREVER_FORM,
     FOREVER,
     PLANS,
     WORKING_CLASSES,
+    Duration,
     Retention,
     RetentionClass,
     contradictions,
@@ -108,6 +110,20 @@ def _check_duration(value: object) -> object:
 
 
 _Duration = Annotated[str, BeforeValidator(_check_duration), Field(description=DURATION_OR_FOREVER_FORM)]
+
+
+#: The setting of a workspace without receipts.
+NO_RECEIPTS = "none"
+
+
+def _check_receipts(value: object) -> object:
+    try:
+        return value if value == NO_RECEIPTS else str(Duration.parse(value))
+    except InputError as error:
+        raise ValueError(f"{error}; or {NO_RECEIPTS}") from None
+
+
+Receipts = Annotated[str, BeforeValidator(_check_receipts), Field(description=f"{DURATION_FORM}; or {NO_RECEIPTS}")]
 
 
 class RetentionSection(Record):
@@ -315,6 +331,7 @@ class WorkspaceSection(Level):
     retention: RetentionSection = RetentionSection()
     secrets: Secrets = Secrets()
     previews: bool = True
+    receipts: Receipts = "30d"
     agents: dict[Annotated[str, AfterValidator(partial(_checked_id, "agent_id"))], AgentSection] = Field(
         default_factory=dict
     )
@@ -329,6 +346,7 @@ class DefaultsSection(Level):
     retention: RetentionSection = RetentionSection()
     secrets: Secrets = Secrets()
     previews: bool = True
+    receipts: Receipts = "30d"
 
 
 class ConfigurationDocument(Record):

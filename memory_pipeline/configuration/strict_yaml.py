@@ -43,6 +43,7 @@ _BELONGS = {
     "embedding": "set embedding in defaults, and its api_key in a workspace",
     "max_concurrency": "set max_concurrency once for the lake, in defaults",
     "max_tokens": "set max_tokens in injection; the limit of a model's answer is max_output_tokens",
+    "receipts": "set receipts in a workspace, or in defaults for all of them",
     "previews": "set previews in a workspace, or in defaults for all of them",
     "retention": "set retention in a workspace, or in defaults for all of them",
     "working": "set the model of working memory in extraction, and its retention in retention",

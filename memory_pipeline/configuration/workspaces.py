@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from memory_pipeline.configuration.model_settings import TextModelSettings
 from memory_pipeline.configuration.resolution import Resolution
 from memory_pipeline.configuration.sections import (
+    NO_RECEIPTS,
     ConfigurationDocument,
     RetentionSection,
     explicit_keys,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration.sections import MemoriesSettings, Secrets
     from memory_pipeline.domain.capture import CaptureRule
     from memory_pipeline.domain.graph.triples import Vocabulary
-    from memory_pipeline.domain.retention import Retention
+    from memory_pipeline.domain.retention import Duration, Retention
     from memory_pipeline.domain.scopes import Scope
 
 
@@ -164,6 +165,14 @@ class Configuration:
         """Return whether Dagster's UI may show memory content of a workspace."""
         return self._workspace(workspace_id).previews
 
+    def receipts(self, workspace_id: str) -> Duration | None:
+        """Return how long receipts of reads are kept in a workspace; None if there are none."""
+        return self._workspace(workspace_id).receipts
+
+    def receipts_of_all(self) -> list[Duration | None]:
+        """Return how long receipts are kept, of each workspace that the file names and of all others."""
+        return [one.receipts for one in (self._other_workspaces, *self._workspaces.values())]
+
     def describe(self, scope: Scope) -> dict[str, object]:
         """Return all settings of an agent as JSON values. API keys are references."""
         budget = self.budget(scope.workspace_id)
@@ -177,6 +186,7 @@ class Configuration:
             "retention": self.retention(scope.workspace_id).describe(),
             "secrets": self.secrets(scope.workspace_id).model_dump(mode="json"),
             "previews": self.previews(scope.workspace_id),
+            "receipts": str(self.receipts(scope.workspace_id) or NO_RECEIPTS),
             "embedding": embedding,
             **self._agent(scope).model_dump(mode="json", exclude={"completion"}),
             "capture": [str(rule) for rule in self.capture(scope.workspace_id, scope.agent_id)],

@@ -62,8 +62,10 @@ class PromptOptions(TypedDict, total=False):
         exclude: ids of items that were shown before. They are left out in their other forms too.
         conversation: the conversation of the query, with ``conversation_id``, ``tags``, ``source`` or ``capture`` as
             for a write. If its capture is none, nothing is returned.
+        known_messages: ids of messages that the model reads anyway. What rests on them alone is left out.
     """
 
+    known_messages: Collection[str]
     speaker: str | None
     hops: int
     minimum_score: float | None

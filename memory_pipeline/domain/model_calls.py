@@ -7,12 +7,14 @@ cost, whether or not it was answered.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from datetime import datetime, timedelta
 
     from memory_pipeline.domain.periods import Period
@@ -127,6 +129,30 @@ class Answer:
     tokens_in: int
     tokens_out: int
     cost: float | None
+
+
+class ReadCall(NamedTuple):
+    """A question to a model that helps a read. A cost of None means that no price is known."""
+
+    model: str
+    tokens_in: int
+    tokens_out: int
+    cost: float | None
+
+
+#: The questions of the current read; None if nobody counts them. Threads of a read share the list.
+READ_CALLS: ContextVar[list[ReadCall] | None] = ContextVar("READ_CALLS", default=None)
+
+
+@contextmanager
+def read_calls() -> Iterator[list[ReadCall]]:
+    """Collect the questions to models that are asked within."""
+    calls: list[ReadCall] = []
+    token = READ_CALLS.set(calls)
+    try:
+        yield calls
+    finally:
+        READ_CALLS.reset(token)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from memory_pipeline.erasure.memories import (
     remove_nights,
     replace_events,
 )
+from memory_pipeline.erasure.read_receipts import remove_receipts
 from memory_pipeline.erasure.removal import (
     anonymize_calls,
     forget_items,
@@ -156,6 +157,7 @@ def forget(
     tombstones = [replace(one, forgotten_at=at) for one in tombstones]
     begin_erasure(lake.storage, subject, at)
     lake.access_log.settle(now)  # the receipt counts rows of the table
+    lake.read_receipts.settle()
     lake.tombstones.put(tombstones)
     forgotten, scanner, log = Forgotten(tombstones), SubjectScanner(lake, subject, at), ErasureLog()
     progress("removing sessions")
@@ -184,11 +186,13 @@ def forget(
         )
     if subject.kind is not SubjectKind.AGENT:
         remark_expired(lake, scanner, log)
+    is_unknown = was_resumed
     if not earlier.keys().isdisjoint(one.id for one in tombstones) and subject.kind is not SubjectKind.AGENT:
         # A concurrent run may have indexed rows that it had read earlier, and removed them at its end. Purge again.
         log.scopes |= _scopes(lake, subject)
         was_resumed = True
     remove_accesses(lake, subject, at, log)
+    remove_receipts(lake, scanner, tombstones, log, is_resumed=is_unknown)
     progress("deleting files")
     _finish(lake, scanner, log, everywhere=was_resumed)
     lake.tombstones.put([replace(one, is_done=True, hours=()) for one in tombstones])

@@ -40,6 +40,7 @@ from memory_pipeline.lake.schemas import (
     MESSAGES,
     SUMMARIES,
 )
+from memory_pipeline.reader.packing.items import GRAPH
 from memory_pipeline.sessions.saved import redact_saved
 from memory_pipeline.sessions.store import existing_stores
 from memory_pipeline.steps.replay import replay, with_ancestors
@@ -318,9 +319,34 @@ def _redact_files(lake: Lake, done: Redaction, *, dry_run: bool) -> None:
         done.places["sessions"] += store.redact(dry_run=dry_run)
         if not dry_run:
             store.database.compact()
+    done.places["read_receipts"] += _redact_receipts(lake, dry_run=dry_run)
     done.places["sessions"] += redact_saved(lake.storage, lake.redactor_of, dry_run=dry_run)
     for scope, folder, names in collections_of(lake):
         for name in names:
             count = redact_items(lake, folder, name, lake.redactor_of(scope.workspace_id), dry_run=dry_run)
             done.places["collections"] += count
     done.places += Counter()  # without zeros
+
+
+def _redact_receipts(lake: Lake, *, dry_run: bool) -> int:
+    """Replace the secrets in receipts of reads. Return how many had some."""
+
+    def without(row: dict[str, Any]) -> dict[str, Any]:
+        redactor = lake.redactor_of(row["workspace_id"])
+
+        def left(item: dict[str, Any]) -> dict[str, Any]:
+            found = {name: redactor.text(item[name]) for name in ("content", "label", "warning") if item[name]}
+            if item["grain"] == GRAPH and item["content"]:  # a predicate may say that its object is a secret
+                words = item["content"].split(" ")
+                for place, predicate in enumerate(words[1:-1], 1):
+                    stated = {"predicate": predicate, "object": " ".join(words[place + 1 :])}
+                    if (secret := redactor.value(stated)) is not stated:
+                        found["content"] = " ".join([*words[: place + 1], secret["object"]])
+                        break
+            return {**item, **found}
+
+        return {**row, "items": list(map(left, row["items"]))}
+
+    if not dry_run:
+        lake.read_receipts.settle()
+    return sum(lake.read_receipts.rewrite(without, dry_run=dry_run).values())

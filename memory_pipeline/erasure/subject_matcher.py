@@ -202,14 +202,18 @@ class SubjectMatcher:
                     found += self._in_texts([value, str(key)], f"key {key}", are_persons=free)
                     if key == "record" and self.is_within_reach(whose) and not later:  # a quarantined line
                         found += self.in_text(value)
-                elif not later or not isinstance(value, Mapping):
-                    found += self.in_record(value, whose)
+                else:  # of a later record, names count nothing
+                    found += self._in_later(value, key) if later else self.in_record(value, whose)
         elif isinstance(record, list):
             for value in record:
                 found += self.in_record(value, whose)
         elif isinstance(record, str):
             found += self._in_texts([record], "a list", are_persons=self.is_within_reach(whose))
         return +found
+
+    def _in_later(self, value: object, key: str) -> Counter[str]:
+        texts = _strings_in(value) if isinstance(value, list) else ()
+        return self._in_texts(texts, f"key {key}", are_persons=False)
 
     def in_rows(self, rows: pa.Table, whose: Whose = ANYBODY) -> Counter[str]:
         """Search rows of any table. `whose` is their workspace and agent, if no columns name them."""
@@ -418,6 +422,14 @@ def _texts(name: str, column: pa.ChunkedArray | pa.Array) -> Iterator[tuple[str,
             yield from _texts(f"{name}.value", chunk.items)
     elif _is_list(kind) and not pa.types.is_primitive(kind.value_type):
         yield from _texts(name, pc.list_flatten(column))
+
+
+def _strings_in(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _strings_in(part)
 
 
 def _time_column(rows: pa.Table) -> str | None:

@@ -4,9 +4,8 @@
 
     access/pending/{ulid}.jsonl    rows that are not in the table ``access_log`` yet
 
-A process buffers rows, and a thread writes them to a file a few seconds later, or at its exit. So a read costs no
-request, and a reader without write access reads too. A killed process loses the rows of its last seconds. The pipeline
-moves the files to the table.
+Rows wait in memory for a few seconds (:mod:`memory_pipeline.lake.waiting_rows`). The pipeline moves the files to the
+table.
 
 A *use* is a durable memory that a model was given. The table has one row for each memory and day (UTC), with the number
 of uses and the time of the last one. Uses delay the decay of a memory. They are no input of a partition: nothing is
@@ -15,12 +14,8 @@ computed again because of them.
 
 from __future__ import annotations
 
-import atexit
 import json
 import logging
-import os
-import secrets
-import threading
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -31,6 +26,7 @@ from memory_pipeline.domain.conversations import Rejection
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.errors import InputError
+from memory_pipeline.lake import waiting_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -44,10 +40,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PENDING: Final = "access/pending"
-#: Seconds until buffered rows are written.
-_DELAY: Final = 5.0
-#: Most rows that wait in a process; more are dropped.
-_MOST_ROWS: Final = 10_000
 #: Most ids of results in a row.
 _MOST_IDS: Final = 20
 _OF_USE: Final = ("result_ids", "called_at", "results")
@@ -58,12 +50,6 @@ OK, DENIED = "ok", "denied"
 USE: Final = "use"
 #: A use whose time differs less than this from the clock is never one of the past.
 _LIVE: Final = timedelta(days=1)
-#: Errors of a line that is no row. Those of PyArrow are among them, and that of JSON that is nested too deep.
-_NO_ROW: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RuntimeError, InputError)
-#: The rows that wait to be written, by process and address of the lake, with a storage that writes them, and the
-#: lock of each process. A fork has neither the threads of its parent nor a right to its rows.
-_WAITING: dict[tuple[int, str], tuple[Storage, list[dict[str, object]]]] = {}
-_LOCKS: dict[int, threading.Lock] = {}
 
 
 class MemoryUse(NamedTuple):
@@ -154,31 +140,16 @@ class AccessLog:
 
         where = pc.field("called_at") > since
         rows = self._tables().read(ACCESS_LOG, columns=SCOPE_COLUMNS, where=where).to_pylist()
-        for entry in self._storage.list(_PENDING):
-            found, _ = _rows_in(entry.path, (self._storage.read(entry.path) or b"").splitlines())
+        for _, found, _ in waiting_rows.files_in(self._storage, _PENDING, _parsed):
             rows += [row for row in found if row["called_at"] > since]
         return {Scope(*(row[name] for name in SCOPE_COLUMNS)) for row in rows}
 
     def _append(self, row: dict[str, object]) -> None:
-        place = os.getpid(), self._storage.uri
-        with _lock():
-            is_first = place not in _WAITING
-            _, rows = _WAITING.setdefault(place, (self._storage, []))
-            if len(rows) < _MOST_ROWS:
-                rows.append({"grant_ids": [], "level": None, **row})
-        if is_first:
-            atexit.unregister(_write_all)
-            atexit.register(_write_all)  # again: what is registered last runs first, so before connections are closed
-            timer = threading.Timer(_DELAY, _write, place)
-            timer.daemon = True
-            try:
-                timer.start()
-            except RuntimeError as error:  # the interpreter shuts down, and writes them at its exit
-                _log.debug("the log of access waits for the exit: %s", error)
+        waiting_rows.append(self._storage, _PENDING, {"grant_ids": [], "level": None, **row})
 
     def flush(self) -> None:
         """Write the buffered rows of this process to a file, also those of other objects for this lake."""
-        _write(os.getpid(), self._storage.uri)
+        waiting_rows.flush(self._storage, _PENDING)
 
     def _present(self, path: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the rows of a file without uses of the past. The name of the file has the time of its writing."""
@@ -203,11 +174,10 @@ class AccessLog:
         from memory_pipeline.lake.schemas import ACCESS_LOG
 
         self.flush()
-        paths, rows, damaged = [], list[dict[str, Any]](), list[Rejection]()
-        for entry in self._storage.list(_PENDING):
-            paths.append(entry.path)
-            found, rejected = _rows_in(entry.path, (self._storage.read(entry.path) or b"").splitlines())
-            rows += self._present(entry.path, found)
+        paths, rows, damaged = list[str](), list[dict[str, Any]](), list[Rejection]()
+        for path, found, rejected in waiting_rows.files_in(self._storage, _PENDING, _parsed):
+            paths.append(path)
+            rows += self._present(path, found)
             damaged += rejected
         if damaged:
             self._journal.set_aside(damaged)
@@ -262,47 +232,8 @@ def ids_in(result: Any) -> tuple[list[str], int]:
     return [one for one in ids if isinstance(one, str)], len(listed)
 
 
-def _lock() -> threading.Lock:
-    return _LOCKS.setdefault(os.getpid(), threading.Lock())
-
-
-def _write(process: int, uri: str) -> None:
-    with _lock():
-        if (waiting := _WAITING.pop((process, uri), None)) is None:
-            return
-    storage, rows = waiting
-    try:
-        first = secrets.token_hex(12)
-        numbered = ({"id": f"{first}{number:08x}", **row} for number, row in enumerate(rows))
-        data = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in numbered)
-        storage.write(f"{_PENDING}/{ULID()}.jsonl", data.encode(errors="replace"))
-    except Exception as error:  # noqa: BLE001  # no read may fail because of its log
-        _log.warning("%d rows of the log of access are lost: %s: %s", len(rows), type(error).__name__, error)
-
-
-def _write_all() -> None:
-    for process, uri in list(_WAITING):
-        if process == os.getpid():
-            _write(process, uri)
-
-
-def _rows_in(path: str, lines: Sequence[bytes]) -> tuple[list[dict[str, Any]], list[Rejection]]:
-    """Return the rows of a file, and the lines that are no rows."""
-    try:
-        return _parsed(lines), []
-    except _NO_ROW:
-        rows, rejected = list[dict[str, Any]](), []
-    for number, line in enumerate(lines, 1):
-        try:
-            rows += _parsed([line])
-        except _NO_ROW as error:
-            reason = f"not a row of the log of access: {type(error).__name__}: {error}"
-            rejected.append(Rejection(reason, f"{path}:{number}", line.decode(errors="replace")))
-    return rows, rejected
-
-
 def _parsed(lines: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Return the rows of lines. Raise one of the errors in `_NO_ROW` if any of them is no row."""
+    """Return the rows of lines. Raise an error if any of them is no row."""
     import pyarrow as pa
 
     from memory_pipeline.lake.schemas import ACCESS_LOG

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.index.scoped_rows import ScopedRows
     from memory_pipeline.lake.index.vector_index import VectorIndex
     from memory_pipeline.lake.members import Members
+    from memory_pipeline.lake.read_receipts import ReadReceipts
     from memory_pipeline.lake.tables.ledger import Ledger
     from memory_pipeline.lake.tables.tables import Tables
     from memory_pipeline.lake.tables.tombstones import Tombstones
@@ -427,6 +428,20 @@ class Lake:
         from memory_pipeline.lake.access_log import AccessLog
 
         return AccessLog(self.storage, self.journal, lambda: self.tables, lambda: self.tombstones, self._consolidated)
+
+    @cached_property
+    def read_receipts(self) -> ReadReceipts:
+        """What models were handed."""
+        from memory_pipeline.lake.read_receipts import ReadReceipts
+
+        return ReadReceipts(
+            self.storage,
+            self.journal,
+            lambda: self.calendar,
+            lambda: self.tables,
+            lambda: self.tombstones,
+            self.configuration,
+        )
 
     def _consolidated(self) -> datetime:
         """Return the end of the last day whose durable memories were consolidated, UTC."""

@@ -228,6 +228,39 @@ ACCESS_LOG = TableSpec(
     partition_by=("day",),
 )
 
+#: An item that a model was handed: of :class:`~memory_pipeline.reader.packing.items.Recalled` what makes its text.
+_ITEM = pa.struct(
+    [
+        *(pa.field(name, pa.string()) for name in ("id", "grain", "period", "date", "content", "kind", "warning")),
+        *(pa.field(name, pa.string()) for name in ("when", "label", "said_by", "said_at", "identity", "lost")),
+        pa.field("sources", pa.list_(pa.string())),
+    ]
+)
+READ_RECEIPTS = TableSpec(
+    "read_receipts",
+    [
+        field("day", ID, "UTC day of called_at, such as 2024-01-15."),
+        field("id", ID, "Id of the receipt."),
+        field("called_at", TIME, "Time at which the read began (UTC)."),
+        *SCOPE,
+        field("asking_agent", ID, "Agent that read the memory."),
+        field("operation", ID, "context, inject_knowledge or recall."),
+        field("as_of", TIME, "The time of which memory was asked; null if it was the present.", nullable=True),
+        field("conversation_id", WORDS, "Conversation for which it was read; null if none was given.", nullable=True),
+        field(
+            "items",
+            Texts(pa.list_(_ITEM), Holds.WORDS),
+            "What was handed over. The text and the ids of an item are empty once its source was erased or expired; "
+            "`lost` says which.",
+        ),
+        field("model", ID, "Models that helped to choose; null if none did.", nullable=True),
+        field("tokens_in", pa.int64(), "Tokens of the requests to them."),
+        field("tokens_out", pa.int64(), "Tokens of their answers."),
+        field("cost", SCORE, "Cost in US dollars; null if unknown.", nullable=True),
+    ],
+    partition_by=("day",),
+)
+
 _OPERATION = (
     field("period", ID, "UTC hour of event_at, such as 2024-01-15T08."),
     field("id", ID, "Hash of the operation and its evidence."),
@@ -494,6 +527,7 @@ TABLES = {
         EXPIRATIONS,
         TOMBSTONES,
         ACCESS_LOG,
+        READ_RECEIPTS,
     )
 }
 

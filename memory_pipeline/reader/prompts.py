@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Unpack, cast
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Unpack, cast
 from memory_pipeline.configuration.model_settings import Injection
 from memory_pipeline.domain.capture import Capture, capture_in
 from memory_pipeline.domain.fields import PromptOptions, SearchFilters, check_names
-from memory_pipeline.domain.scopes import optional_label, user_identity
+from memory_pipeline.domain.model_calls import read_calls
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, optional_label, user_identity
 from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
 from memory_pipeline.domain.values import count_of, share_of
 from memory_pipeline.errors import InputError, shown
@@ -25,6 +27,7 @@ from memory_pipeline.reader.packing.injection import MAX_PARTS, document_parts, 
 from memory_pipeline.reader.packing.items import DURABLE, InjectedContext, Source
 from memory_pipeline.reader.packing.sources import RecallRequest
 from memory_pipeline.reader.proactive_recall import proactive_recall
+from memory_pipeline.reader.read_receipts import row_of
 from memory_pipeline.search.arguments import (
     MAX_RESULTS,
     MAX_TOKENS,
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.fields import FactFilters
+    from memory_pipeline.domain.model_calls import ReadCall
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
@@ -121,8 +125,10 @@ class PromptReader:
         limits = {"max_results": _MOST_ITEMS, "max_tokens": max_tokens, "minimum_score": floor}
         settings = Injection().model_copy(update=limits)
         searches = self._sources.searches(text, request, None, hops)
+        began = datetime.now(UTC)
         chosen = recall(text, settings, ReadingModels(), searches, self.calendar)
         self.note_uses([item.id for item in chosen if item.grain == DURABLE], now=now)
+        chosen.receipt_id = self._receipt("recall", chosen, (), began, now)
         return chosen
 
     @one_read()
@@ -191,7 +197,8 @@ class PromptReader:
         """
         if max_results is not None:
             count_of("max_results", max_results, 1, MAX_PARTS)
-        return self._injected(query, document_parts(documents), max_results, max_tokens, now, options, needs_query=True)
+        parts = document_parts(documents)
+        return self._injected("inject_knowledge", query, parts, max_results, max_tokens, now, options)
 
     @one_read()
     def context(
@@ -217,18 +224,17 @@ class PromptReader:
         Raises:
             InputError: an argument is invalid.
         """
-        return self._injected(query, (), _MOST_ITEMS, max_tokens, now, options)
+        return self._injected("context", query, (), _MOST_ITEMS, max_tokens, now, options)
 
     def _injected(
         self,
+        operation: str,
         query: str | Sequence[object],
         documents: Sequence[Recalled],
         most: int | None,
         max_tokens: int | None,
         now: When | None,
         options: PromptOptions,
-        *,
-        needs_query: bool = False,
     ) -> InjectedContext:
         check_names(options, PromptOptions)
         self._require_grant()
@@ -251,7 +257,7 @@ class PromptReader:
         if not settings.enabled:
             reason = "injection is switched off in config/workspaces.yaml"
             return InjectedContext(left_out=len(documents), troubles={"injection": reason})
-        if text is None and needs_query:
+        if text is None and operation == "inject_knowledge":
             return InjectedContext(left_out=len(documents), troubles={"injection": "query is blank"})
         everything = filter_of(self._lake.calendar, now, {})
         floor = share_of("minimum_score", options.get("minimum_score"), settings.minimum_score)
@@ -259,10 +265,51 @@ class PromptReader:
         given = {"max_results": most, "max_tokens": max_tokens, "minimum_score": floor}
         limited = settings.model_copy(update={name: one for name, one in given.items() if one is not None})
         searches = self._sources.searches(text or "", request, speaker, hops)
-        context = inject(text, documents, limited, self._reading_models, searches, self.calendar)
+        began, known = datetime.now(UTC), validate_ids("known_messages", options.get("known_messages", ()))
+        with read_calls() as calls:
+            context = inject(text, documents, limited, self._reading_models, searches, self.calendar)
+        if known:
+            parts = (part for part in context.parts if not part.evidence or not part.evidence <= known)
+            context = replace(context, parts=tuple(parts))
         # Lines of the hot index have no kind: they only fill the budget.
         self.note_uses([item.id for item in context.of(Source.DURABLE) if item.kind], now=now)
-        return context
+        conversation_id = None if conversation is None else conversation.get("conversation_id")
+        receipt_id = self._receipt(operation, context.parts, calls, began, now, conversation_id)
+        return replace(context, receipt_id=receipt_id) if receipt_id else context
+
+    def _receipt(
+        self,
+        operation: str,
+        items: Sequence[Recalled],
+        calls: Sequence[ReadCall],
+        began: datetime,
+        now: When | None,
+        conversation_id: object = None,
+    ) -> str:
+        """Note what a model is handed. Return the id of the receipt; empty without one. Never raises."""
+        try:
+            kept = self._configuration.receipts(self._scope.workspace_id)
+            if not items or kept is None or not self._lake.exists:
+                return ""
+            scope = self._own_scope
+            place = {
+                **dict(zip(SCOPE_COLUMNS, (*scope.own.ids, scope.identity, scope.key), strict=True)),
+                "asking_agent": self._asking.agent_id,
+                "as_of": None if now is None else self._lake.calendar.moment("now", now),
+                "conversation_id": conversation_id if isinstance(conversation_id, str) else None,
+            }
+            redactor = self._lake.redactor_of(scope.workspace_id)  # memory has no secrets, but documents may
+            return self._lake.read_receipts.note(row_of(operation, items, calls, place, redactor), began)
+        except Exception as error:  # noqa: BLE001  # the items are returned anyway
+            _log.warning("a read has no receipt: %s: %s", type(error).__name__, error)
+            return ""
+
+    @cached_property
+    def _own_scope(self) -> Scope:
+        """The scope of the user for whom it reads, or that of the agent."""
+        if self.user_id is None:
+            return self._scope
+        return self._lake.scope(self._scope.workspace_id, self._scope.agent_id, user_identity(self.user_id))
 
     def note_uses(self, ids: Collection[str], *, now: When | None = None) -> None:
         """Note that a model was given durable memories, which delays their decay. Unknown ids are ignored.

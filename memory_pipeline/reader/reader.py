@@ -21,6 +21,7 @@ from memory_pipeline.reader.all_users import AllUsersReader
 from memory_pipeline.reader.granted_scopes import GrantedScopes
 from memory_pipeline.reader.packing.sources import MemorySources
 from memory_pipeline.reader.prompts import PromptReader
+from memory_pipeline.reader.read_receipts import ReadReceipt, receipt_of
 from memory_pipeline.reader.scope_states import ScopeStates
 from memory_pipeline.search.arguments import (
     MAX_OFFSET,
@@ -395,6 +396,40 @@ class MemoryReader(PromptReader):
         where = Filter(since=start, until=end, ends_until=self._lake.calendar.moment("now", _clock(now)))
         found = self._searcher.find(id, grain, where)
         return None if found is None else Hit.of(grain, found, self._calendar_of(grain), reader=self.user_id)
+
+    def receipt(self, id: str) -> ReadReceipt | None:  # noqa: A002  # as in get
+        """Return what an earlier read handed to a model, and what is known of it now; None for an unknown receipt.
+
+        `context`, `inject_knowledge` and `recall` write a receipt if they return anything. A reader finds those of the
+        reads for the same agent and user. They are kept for 30 days, or as long as ``receipts`` in the configuration
+        says. An item that was erased, or has expired, has no text any more. A killed process loses the receipts of its
+        last seconds.
+
+        Args:
+            id: the `receipt_id` of what the read returned.
+        """
+        self._require_grant()
+        row = self._lake.read_receipts.find(str(id)) if self._lake.exists else None
+        if row is None or (row["scope"], row["asking_agent"]) != (self._own_scope.key, self._asking.agent_id):
+            return None
+        return receipt_of(row, self, self._lake)
+
+    def receipts(self, *, conversation_id: str | None = None, limit: int = 100) -> list[str]:
+        """Return the ids of the newest receipts of reads, newest first; see :meth:`receipt`.
+
+        Args:
+            conversation_id: only those for a conversation, such as those of a wrapped client.
+            limit: 1 to 10,000.
+
+        Raises:
+            InputError: `limit` is out of range.
+        """
+        count_of("limit", limit, 1, 10_000)
+        self._require_grant()
+        if not self._lake.exists:
+            return []
+        rows = self._lake.read_receipts.newest(self._own_scope, self._asking.agent_id, conversation_id, limit)
+        return [row["id"] for row in rows]
 
     def expand(self, id: str) -> Node:  # noqa: A002  # the usual name in stores
         """Return a summary, a fact or a message with all its sources, down to the messages.

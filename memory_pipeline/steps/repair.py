@@ -42,6 +42,7 @@ from memory_pipeline.lake.schemas import (
     MEMORY_EVENTS,
     MESSAGES,
     MODEL_CALLS,
+    READ_RECEIPTS,
     SUMMARIES,
     TABLES,
     TOMBSTONES,
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
 #: Maximum number of passes: rows added by an agent are distinguishable only after a pass has restored its facts.
 _PASSES = 3
 #: Tables that cannot be derived from others.
-_RECORDS = (MESSAGES, MODEL_CALLS, ANSWERS, TOMBSTONES, EXPIRATIONS, ACCESS_LOG)
+_RECORDS = (MESSAGES, MODEL_CALLS, ANSWERS, TOMBSTONES, EXPIRATIONS, ACCESS_LOG, READ_RECEIPTS)
 #: Tables with derived rows and rows added by agents.
 _MIXED = (GRAPH_OPERATIONS, MEMORY_EVENTS)
 

@@ -30,6 +30,7 @@ from memory_pipeline.lake.schemas import (
     GRAPH_OPERATIONS,
     LEDGER,
     MESSAGES,
+    READ_RECEIPTS,
     SUMMARIES,
     table_of,
 )
@@ -272,7 +273,9 @@ def expire(
         inventory.drop(each)
     _expire_operations(lake, inventory)
     drop_expired_scopes(lake)
-    changed = (MESSAGES, FACTS, SUMMARIES, ANSWERS, GRAPH_OPERATIONS, LEDGER, EXPIRATIONS)
+    lake.read_receipts.settle(now)
+    lake.read_receipts.drop_expired_items()
+    changed = (MESSAGES, FACTS, SUMMARIES, ANSWERS, GRAPH_OPERATIONS, LEDGER, EXPIRATIONS, READ_RECEIPTS)
     purged = [lake.tables.purge(spec, grace=grace) for spec in changed]
     return Expiration(
         expired,

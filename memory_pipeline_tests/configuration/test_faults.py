@@ -182,7 +182,7 @@ def refused(text: str) -> list[str]:
             (
                 "line 1: defaults.single_valued: unknown key; accepted: completion, extraction, summaries, "
                 "graph, injection, memories, per_user, timezone, language, capture, "
-                "max_concurrency, embedding, budget, retention, secrets, previews; "
+                "max_concurrency, embedding, budget, retention, secrets, previews, receipts; "
                 "set single_valued in graph"
             ),
         ),
@@ -232,7 +232,7 @@ def refused(text: str) -> list[str]:
             (
                 "line 1: workspaces.'a.b'.budgets: unknown key; accepted: completion, extraction, summaries, graph, "
                 "injection, memories, per_user, timezone, language, capture, "
-                "embedding, budget, retention, secrets, previews, agents; did you mean budget?"
+                "embedding, budget, retention, secrets, previews, receipts, agents; did you mean budget?"
             ),
         ),
         (

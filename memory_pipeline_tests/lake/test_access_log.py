@@ -21,7 +21,7 @@ from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget
 from memory_pipeline.errors import AccessDeniedError
-from memory_pipeline.lake import Lake, access_log
+from memory_pipeline.lake import Lake, access_log, waiting_rows
 from memory_pipeline.lake.schemas import ACCESS_LOG
 from memory_pipeline_tests.erasure.lakes import assert_verified
 
@@ -132,7 +132,7 @@ def test_a_read_is_in_the_mart_after_a_run(shared: str, models: Models) -> None:
 
 
 def test_rows_are_written_soon_and_only_once(shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access_log, "_DELAY", 0.05)
+    monkeypatch.setattr(waiting_rows, "DELAY", 0.05)
     b = memory(shared, "B")
     b.search_shared("vault", "A")
     deadline = time.monotonic() + 10
@@ -152,7 +152,7 @@ def test_a_log_that_cannot_be_written_or_read_stops_nothing(
     assert b.search_shared("code of the vault", "A")
     monkeypatch.setattr(b.lake.storage, "write", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
     assert rows(b) == []
-    assert "1 rows of the log of access are lost: OSError: the disk is full" in caplog.text
+    assert "1 rows of access/pending are lost: OSError: the disk is full" in caplog.text
 
 
 def test_damaged_rows_are_set_aside_and_the_others_are_stored(shared: str) -> None:
@@ -252,7 +252,7 @@ def test_the_exit_writes_what_waits_also_to_a_bucket(s3_root: str) -> None:
 
 
 def test_a_lake_that_is_gone_loses_no_row(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access_log, "_DELAY", 0.05)
+    monkeypatch.setattr(waiting_rows, "DELAY", 0.05)
     logs = [Lake(root).access_log]
     logs[0].note(Scope("acme", "B"), Scope("acme", "A"), "search_memory")
     logs.clear()

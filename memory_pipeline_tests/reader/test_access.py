@@ -68,6 +68,8 @@ def ways(uri: str) -> dict[str, Callable[[MemoryReader], object]]:
         "inject": lambda reader: reader.inject_knowledge(ASKED).parts,
         "context": lambda reader: reader.context(ASKED).parts,
         "recall": lambda reader: reader.recall(ASKED),
+        "receipts": lambda reader: reader.receipts(),
+        "receipt": lambda reader: reader.receipt(reader.receipts()[0]),
         "get a fact": lambda reader: reader.get(hit.id),
         "get a memory": lambda reader: reader.get(memory.id),
         "expand": lambda reader: reader.expand(day.id),

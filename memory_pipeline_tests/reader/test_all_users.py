@@ -116,6 +116,8 @@ REFUSED: dict[str, Callable[[Any], object]] = {
     "hot_index": lambda reader: reader.hot_index(),
     "search_archive": lambda reader: reader.search_archive("PIN"),
     "get": lambda reader: reader.get("x"),
+    "receipt": lambda reader: reader.receipt("x"),
+    "receipts": lambda reader: reader.receipts(),
     "expand": lambda reader: reader.expand("x"),
     "graph": lambda reader: reader.graph,
     "memories": lambda reader: reader.memories,

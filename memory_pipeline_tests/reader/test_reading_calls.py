@@ -77,6 +77,12 @@ def test_each_kind_of_call_is_a_row_of_its_user(
     memory.remember("Anna works in Riga.")
     reader = reader_of(root, server, models, "tokens_per_month: 100000", rerank=rerank, others="model")
     assert troubles_of(reader, 1) == []
+    receipt = reader.receipt(reader.inject_knowledge(f"{QUESTION} 2").receipt_id)
+    assert receipt is not None
+    names = ["openai/m", *(["infinity/m"] if rerank == "cross_encoder" else [])]
+    assert receipt.model == ", ".join(names)
+    assert receipt.tokens_in > 0
+    assert receipt.cost is not None or rerank == "cross_encoder"
     assert reader.imagine([QUESTION])
     rows = rows_of(root)
     assert len(rows) == len(server.requests)

@@ -45,6 +45,7 @@ def mart_assets(
         chosen = {key.path[-1] for key in context.selected_asset_keys}
         names = [model.name for model in models if model.name in chosen]
         memory.lake.access_log.settle(datetime.now(UTC))
+        memory.lake.read_receipts.settle(datetime.now(UTC))
         memory.lake.calls.settle()
         try:
             for name, built in Warehouse(memory.lake).build_all(names):

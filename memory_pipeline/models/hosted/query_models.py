@@ -11,9 +11,17 @@ import math
 import threading
 from concurrent.futures import wait
 from copy import copy
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN, Purpose, Trouble, Use, count_tokens
+from memory_pipeline.domain.model_calls import (
+    BYTES_PER_TOKEN,
+    READ_CALLS,
+    Purpose,
+    ReadCall,
+    Trouble,
+    Use,
+    count_tokens,
+)
 from memory_pipeline.domain.periods import hour_of
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.hosted import prompts
@@ -28,6 +36,7 @@ from memory_pipeline.models.hosted.answer_schemas import (
 )
 from memory_pipeline.models.hosted.prompts import Question
 from memory_pipeline.models.hosted.transport import litellm_client
+from memory_pipeline.models.hosted.transport.requests import Answered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,14 +131,17 @@ class CrossEncoderReranker:
         lines = [_beginning(_line(text), room) or "-" for text in texts]  # servers refuse empty texts
         if self._local is None:
             _load(self._model)
-        scores = dict(_in_time(self._model, lambda is_over: self._scores(line, lines, is_over)))
+        answered = _in_time(self._model, lambda is_over: self._scores(line, lines, is_over))
+        if self._local is None:
+            _note(self._model, answered)
+        scores = dict(answered.value)
         return sorted(range(len(texts)), key=lambda place: -scores.get(place, -math.inf))
 
-    def _scores(self, line: str, lines: Sequence[str], is_over: threading.Event) -> list[tuple[int, float]]:
+    def _scores(self, line: str, lines: Sequence[str], is_over: threading.Event) -> Answered[list[tuple[int, float]]]:
         if self._local is not None:
-            return self._local.scores(line, lines, is_over)
+            return Answered(self._local.scores(line, lines, is_over), 0, 0, 0.0)
         use = _use(self._executor, self._scope)
-        return _stoppable(self._executor, is_over).rerank(self._model, line, lines, use).value
+        return _stoppable(self._executor, is_over).rerank(self._model, line, lines, use)
 
 
 class HostedSelector:
@@ -209,15 +221,23 @@ class _QueryModel(Question, Generic[_Answer]):
         request = self.request(_use(self._executor, self._scope), Purpose.READING, f"<{tag}>\n{text}\n</{tag}>")
         _load(self.model)
 
-        def work(is_over: threading.Event) -> _Answer:
+        def work(is_over: threading.Event) -> Answered[_Answer]:
             def read_in_time(text: str) -> _Answer:
                 if is_over.is_set():  # the caller has gone on; no correction either
                     raise _late(self.model)
                 return read_answer(self._answer, text)[0]
 
-            return _stoppable(self._executor, is_over).complete(request, read_in_time).value
+            return _stoppable(self._executor, is_over).complete(request, read_in_time)
 
-        return _in_time(self.model, work)
+        answered = _in_time(self.model, work)
+        _note(self.model, answered)
+        return answered.value
+
+
+def _note(model: Endpoint, answered: Answered[Any]) -> None:
+    """Count a question for the receipt of the current read."""
+    if (calls := READ_CALLS.get()) is not None:
+        calls.append(ReadCall(model.model, answered.tokens_in, answered.tokens_out, answered.cost))
 
 
 def _use(executor: LlmExecutor, scope: Scope) -> Use:

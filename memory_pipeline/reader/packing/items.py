@@ -175,7 +175,12 @@ class Recalled:
 
 
 class Recollection(TextLines[Recalled]):
-    """Recalled items, best first. The text lists them by source and time; a line without a date is of the day above."""
+    """Recalled items, best first. The text lists them by source and time; a line without a date is of the day above.
+
+    `receipt_id` is that of the receipt (:meth:`MemoryReader.receipt`); empty if there is none.
+    """
+
+    receipt_id: str = ""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -189,11 +194,13 @@ class InjectedContext:
         parts: the chosen items in the order of the block.
         left_out: number of items found but not chosen.
         troubles: error messages, by failed source or model. The other sources still answered.
+        receipt_id: of the receipt (:meth:`MemoryReader.receipt`); empty without items, and if receipts are off.
     """
 
     parts: tuple[Recalled, ...] = ()
     left_out: int = 0
     troubles: Mapping[str, str] = field(default_factory=dict)
+    receipt_id: str = field(default="", compare=False)
 
     @property
     def block(self) -> str:
