@@ -44,8 +44,8 @@ class SecretPlace(NamedTuple):
     end: int
 
 
-#: Nothing that belongs to a longer token, a path or a text in base64 may stand before a secret.
-_BEGINS = r"(?<![A-Za-z0-9_+/=-])"
+#: Nothing that belongs to a longer token may stand before a secret.
+_BEGINS = r"(?<![A-Za-z0-9_+-])"
 _ENDS = r"(?![A-Za-z0-9_])"
 
 
@@ -112,7 +112,7 @@ FORMATS: Final = (
     _format("stripe-key", r"[srp]k_(?:live|test|prod)_[A-Za-z0-9]{10,250}", "k_live_", "k_test_", "k_prod_"),
     _format("stripe-webhook-secret", r"whsec_[A-Za-z0-9+/=]{24,80}", "whsec_"),
     _format("supabase-key", rf"sb(?:p_[0-9a-f]{{40}}|_secret_{_WORD}{{20,80}})", "sbp_", "sb_secret_"),
-    _format("telegram-token", rf"\d{{8,10}}:AA{_WORD}{{33}}", ":aa"),
+    _format("telegram-token", rf"(?:bot)?(?P<secret>\d{{8,10}}:AA{_WORD}{{33}})", ":aa"),
     _format("terraform-token", rf"[A-Za-z0-9]{{14}}\.atlasv1\.{_WORD}{{60,80}}", ".atlasv1."),
     _format("twilio-key", r"SK[0-9a-f]{32}", "sk"),
     _format("vault-token", rf"hv[sbr]\.{_WORD}{{24,300}}", "hvs.", "hvb.", "hvr."),
@@ -223,7 +223,7 @@ def secrets_in(text: str, own: Iterable[SecretFormat] = ()) -> list[SecretPlace]
         if one.kind not in _CHECKS or _CHECKS[one.kind](match["secret"])
     ]
     if any(literal in lower for literal in _NAME_LITERALS):
-        found += _named(text)
+        found += _named(text)  # last: of two with one start, the first stays
     return [one for one in _without_overlaps(found) if one.kind]
 
 
@@ -315,9 +315,9 @@ _CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
 
 
 def _without_overlaps(found: list[SecretPlace]) -> list[SecretPlace]:
-    """Return what was found, in order. Of overlapping ones the first stays, of those with one start the longest."""
+    """Return what was found, in the order of the text. Of overlapping ones the first stays."""
     kept: list[SecretPlace] = []
-    for one in sorted(found, key=lambda each: (each.start, -each.end)):
+    for one in sorted(found, key=lambda each: each.start):
         if not kept or one.start >= kept[-1].end:
             kept.append(one)
     return kept

@@ -106,7 +106,7 @@ def _found(text: str, formats: tuple[SecretFormat, ...]) -> tuple[SecretPlace, .
 
 def without_private(text: str) -> str:
     """Return a text without its private parts; the same object if it has none."""
-    return _PRIVATE.sub("", text) if "<private" in text.lower() else text
+    return _PRIVATE.sub("", text).strip() if "<private" in text.lower() else text
 
 
 def kinds_in(text: str) -> set[str]:
