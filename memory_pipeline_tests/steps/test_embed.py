@@ -19,7 +19,7 @@ from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.models.local import LocalEmbedder
-from memory_pipeline.steps.embed import vectors_in, with_vectors
+from memory_pipeline.steps.embed import embedded, vectors_in, with_vectors
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, run, write
 
@@ -70,6 +70,21 @@ def test_vectors_of_the_built_in_embedder_are_stored_as_zeros_and_computed_for_s
     assert index["vector"].null_count == 2
     computed = with_computed(index, vectors_of(index, 8), embedder)
     assert computed.tolist() == embedder.embed(["Anna: one", "Anna: two"]).tolist()
+
+
+def test_vectors_of_other_embedders_keep_the_precision_of_16_bits() -> None:
+    source = np.random.default_rng(5)
+    exact = source.normal(size=(300, 384)).astype(np.float32)
+    exact /= np.linalg.norm(exact, axis=1, keepdims=True)
+    texts = [f"text {number}" for number in range(300)]
+
+    class Exact(Embedder):
+        def embed(self, texts: Sequence[str], uses: Sequence[Use] = ()) -> NDArray[np.float32]:
+            return exact[: len(texts)]
+
+    stored = np.stack(list(embedded({text: Use(ACME, HOURS[0]) for text in texts}, Exact()).values()))
+    assert np.array_equal(stored, stored.astype(np.float16))
+    assert np.abs(exact @ stored.T - exact @ exact.T).max() < 0.0005
 
 
 def test_all_agents_share_a_batch_with_the_agent_of_each_text() -> None:
