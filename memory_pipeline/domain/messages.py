@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from memory_pipeline.domain.scopes import ScopeOf
+    from memory_pipeline.domain.text.secrets import Redactor
 
 #: Longest text of one message, in characters.
 MAX_CONTENT = 1_000_000
@@ -237,6 +238,15 @@ class Message:
         ordered = tuple(sorted(edits, key=lambda edit: (edit.received_at, edit.content)))
         original = self.original if self.edits else self.content
         return replace(self, content=ordered[-1].content, original=original, edits=ordered)
+
+    def redacted(self, redactor: Redactor) -> Message:
+        """Return the message with all of its texts redacted; itself if they have no secrets. It keeps its id."""
+        texts = (self.content, self.original, *(edit.content for edit in self.edits))
+        left = [None if text is None else redactor.text(text) for text in texts]
+        if all(new is old for new, old in zip(left, texts, strict=True)):
+            return self
+        edits = tuple(edit._replace(content=text or "") for edit, text in zip(self.edits, left[2:], strict=True))
+        return replace(self, content=left[0] or "", original=left[1], edits=edits)
 
     def says_the_same_as(self, other: Message) -> bool:
         """Return whether two messages have the same role, name and time, and a text in common."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.domain.text.secrets import Redactor
     from memory_pipeline.lake import Lake
 
 _log = logging.getLogger(__name__)
@@ -74,13 +75,13 @@ class KnownMessages:
         talks: dict[Scope, set[str]] = {}
         for message in messages:
             talks.setdefault(message.scope, set()).add(message.conversation_id)
-        found = [one for scope, ids in talks.items() for one in self._pending(scope, ids) if _key(one) in keys]
+        found = [one for scope, ids in talks.items() for one in self._pending(scope, ids)]
         if not self._lake.exists:
-            return found
+            return [one for one in self._redacted(found) if _key(one) in keys]
         hours = {message.hour for message in messages}
         scopes = {message.scope for message in messages}
         found += landed_messages(self._lake, hours, scopes if len(scopes) <= _MOST_SCOPES else None)
-        known = {_key(message) for message in found}
+        known = {_key(message) for message in self._redacted(found)}
         new: dict[Scope, set[str]] = {}
         for message in messages:
             if message.source_id and _key(message) not in known:
@@ -88,7 +89,7 @@ class KnownMessages:
         for scope, conversations in new.items():
             others = self._hours_of(scope, conversations) - hours
             found += landed_messages(self._lake, others, [scope]) if others else []
-        return with_edits(message for message in found if _key(message) in keys)
+        return with_edits(message for message in self._redacted(found) if _key(message) in keys)
 
     def last_of(self, scope: Scope, conversation_id: str, count: int | None = None) -> list[Message]:
         """Return at least the last `count` stored messages of a conversation, oldest first; all by default.
@@ -98,7 +99,18 @@ class KnownMessages:
         found = self._pending(scope, {conversation_id})
         if self._lake.exists:
             found += self._landed_of(scope, conversation_id, None if count is None else count - len(found)).values()
-        return sorted(with_edits(found), key=lambda message: (message.sent_at, message.turn))
+        return sorted(with_edits(self._redacted(found)), key=lambda message: (message.sent_at, message.turn))
+
+    def _redacted(self, messages: Iterable[Message]) -> list[Message]:
+        """Return messages as they would be written now: they may be stored with secrets, from before."""
+        redactors: dict[str, Redactor] = {}
+
+        def redactor_of(workspace_id: str) -> Redactor:
+            if workspace_id not in redactors:
+                redactors[workspace_id] = self._lake.redactor_of(workspace_id, of_messages=True)
+            return redactors[workspace_id]
+
+        return [one.redacted(redactor_of(one.scope.workspace_id)) for one in messages]
 
     def _landed_of(self, scope: Scope, conversation_id: str, count: int | None) -> Mapping[str, Message]:
         """Return at least the last `count` loaded messages of a conversation by id, or all."""

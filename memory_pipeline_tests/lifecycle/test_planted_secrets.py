@@ -55,6 +55,23 @@ def test_a_conversation_with_secrets_that_is_sent_again_adds_nothing(memory: Mem
     assert receipt is not None
 
 
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_what_was_stored_with_a_secret_before_is_not_doubled(memory: Memory, *, is_loaded: bool) -> None:
+    memory = configure(memory, "defaults: {secrets: {redact: 'off'}}")
+    talk = [said("My password is hunter2."), {"role": "assistant", "content": "Ok."}, said("And I like tea.")]
+    memory.add(talk, conversation_id="c", now=NOW)
+    timed = {**said("password: hunter3"), "timestamp": NOW}
+    memory.add([timed], conversation_id="d", now=NOW)
+    if is_loaded:
+        memory.run(now=NOW + timedelta(days=1))
+    memory = configure(memory, "defaults: {}")
+    longer = [*talk, {"role": "assistant", "content": "Fine."}]
+    memory.add(longer, conversation_id="c", now=NOW + timedelta(days=2))
+    memory.add([timed], conversation_id="d", now=NOW + timedelta(days=2))
+    assert [one.content[:6] for one in memory.conversations.get("c")] == ["My pas", "Ok.", "And I ", "Fine."]
+    assert len(memory.conversations.get("d")) == 1
+
+
 def test_messages_are_stored_as_they_were_said_if_only_what_is_derived_is_redacted(memory: Memory) -> None:
     memory = configure(memory, "defaults: {secrets: {redact: derived}}")
     secret = SECRETS["github-token"]
