@@ -43,23 +43,31 @@ def remove_receipts(
     is_own = _owned(subject)
     found = cache(lambda: _removed(lake, scanner, log))  # reads the lake, so only for a receipt that may lose an item
 
-    def is_removed(item: Row) -> bool:
-        return is_resumed or found()(item)
-
     def without(row: Row) -> Row | None:
-        if row["workspace_id"] != subject.workspace_id or row["called_at"] > scanner.at:
+        if row["workspace_id"] != subject.workspace_id:
             return row
-        if is_own(row):
+        # A read after the cutoff may still have found what is erased. What was said after it may name the person.
+        is_before = row["called_at"] <= scanner.at
+        if is_before and is_own(row):
             return None
         if subject.agent_id not in (None, row["agent_id"]):
             return row
+
+        def is_removed(item: Row) -> bool:
+            return is_resumed or (is_before and _names(scanner, item)) or found()(item)
+
         talk = row["conversation_id"]
         items = [lost(item, ERASED) if not item["lost"] and is_removed(item) else item for item in row["items"]]
-        return {**row, "items": items, "conversation_id": None if talk and scanner.mentions([talk]) else talk}
+        is_named = bool(talk) and is_before and scanner.mentions([talk])
+        return {**row, "items": items, "conversation_id": None if is_named else talk}
 
     rewritten = lake.read_receipts.rewrite(without)
     log.take(READ_RECEIPTS.name, "receipts that went or lost items", rewritten)
     lake.read_receipts.note_erasure(tombstones)
+
+
+def _names(scanner: SubjectScanner, item: Row) -> bool:
+    return bool(scanner.mentions([*texts_of([item]), item["identity"] or ""]))
 
 
 def _owned(subject: Subject) -> Callable[[Row], bool]:
@@ -95,10 +103,7 @@ def _removed(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> Callable[[
         }
 
     def is_removed(item: Row) -> bool:
-        texts = texts_of([item])
-        if scanner.mentions([*texts, item["identity"] or ""]) or any(
-            content_mark(salt, text) in contents for text in texts
-        ):
+        if any(content_mark(salt, text) in contents for text in texts_of([item])):
             return True
         if item["grain"] in _SUMMARIES:
             # A summary that was made again may have lost the point; then nothing says whose it was.
