@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import cached_property, lru_cache
 from secrets import token_hex
@@ -225,11 +224,13 @@ class Lake:
 
     def as_evidence(self, messages: Sequence[Message], corrections: Corrections) -> list[Message]:
         """Return messages as facts are made from them: without what is withdrawn, and without stored secrets."""
-        redactors = {one: self.redactor_of(one) for one in {message.scope.workspace_id for message in messages}}
+        settings = self._recent_settings()
+        workspaces = {message.scope.workspace_id for message in messages}
+        derived = {one: self.redactor_of(one) for one in workspaces if settings.secrets(one).redact == "derived"}
 
         def redacted(message: Message) -> Message:
-            left = redactors[message.scope.workspace_id].text(message.content)
-            return message if left is message.content else replace(message, content=left)
+            redactor = derived.get(message.scope.workspace_id)
+            return message if redactor is None else message.redacted(redactor)
 
         return corrections.applied(list(map(redacted, messages)))
 

@@ -161,6 +161,9 @@ def _any_of(names: Iterable[str]) -> str:
     return "|".join(re.escape(name).replace(r"\ ", "[ _.-]?") for name in sorted(names, key=len, reverse=True))
 
 
+#: The literals with the places of their formats: most texts have none.
+_BY_LITERAL = [(literal, place) for place, one in enumerate(FORMATS) for literal in one.literals]
+
 _QUOTES = r"\\{0,4}[\"'`“”„«»]?"
 #: Between a name and its value: ``: ``, ``=``, ``" is "``, or a few words on what it is for.
 _IS = (
@@ -215,10 +218,10 @@ def secrets_in(text: str, own: Iterable[SecretFormat] = ()) -> list[SecretPlace]
     """Return the secrets in a text, in order, without overlaps. `own` are formats beside the built-in ones."""
     lower = text.lower()
     found = [SecretPlace("", *match.span()) for match in MARKER.finditer(text)] if "[secret:" in lower else []
+    possible = dict.fromkeys(place for literal, place in _BY_LITERAL if literal in lower)
     found += [
         SecretPlace(one.kind, *_place(match))
-        for one in (*own, *FORMATS)
-        if not one.literals or any(literal in lower for literal in one.literals)
+        for one in (*own, *(FORMATS[place] for place in possible))
         for match in one.pattern.finditer(text)
         if one.kind not in _CHECKS or _CHECKS[one.kind](match["secret"])
     ]
@@ -229,12 +232,17 @@ def secrets_in(text: str, own: Iterable[SecretFormat] = ()) -> list[SecretPlace]
 
 def kind_of_field(name: str, value: str) -> str | None:
     """Return the kind of secret that the value of a field is by the name of the field, or None."""
-    match = _FIELD.fullmatch(name)
+    match = _named_field(name)
     if match is None or not _FIELD_VALUE.fullmatch(value) or _PLACEHOLDER.fullmatch(value):
         return None
     if match["password"]:
         return "password" if _is_password(value, is_quoted=True) else None
     return _kind(match["key"]) if _is_random(value) else None
+
+
+@lru_cache(maxsize=1_024)
+def _named_field(name: str) -> re.Match[str] | None:
+    return _FIELD.fullmatch(name)
 
 
 def _place(match: re.Match[str]) -> tuple[int, int]:

@@ -51,7 +51,7 @@ class Redactor:
 
         A text without either is returned as the same object.
         """
-        if "<private" in text.lower():
+        if "<" in text and "<private" in text.lower():
             left = without_private(text)
             text = left if left.strip() else _NOTHING_LEFT
         found = _found(text, self.formats) if self.is_on else ()
@@ -74,9 +74,9 @@ class Redactor:
             return self._marker(kind, value) if kind else cleaned
         if value is None or isinstance(value, bool | int | float | bytes) or not levels:
             return value
-        fields = as_mapping(value)
+        fields = value if isinstance(value, dict | list | tuple) else as_mapping(value)
         if isinstance(fields, Mapping):
-            names = {of: fields[key] for key, of in _PAIRS if isinstance(fields.get(key), str)}
+            names = {of: fields[key] for key, of in _PAIRS if key in fields and isinstance(fields[key], str)}
             changed = {
                 key: item
                 for key, old in fields.items()
@@ -106,7 +106,7 @@ def _found(text: str, formats: tuple[SecretFormat, ...]) -> tuple[SecretPlace, .
 
 def without_private(text: str) -> str:
     """Return a text without its private parts; the same object if it has none."""
-    return _PRIVATE.sub("", text).strip() if "<private" in text.lower() else text
+    return _PRIVATE.sub("", text).strip() if "<" in text and "<private" in text.lower() else text
 
 
 def kinds_in(text: str) -> set[str]:
