@@ -77,19 +77,19 @@ class KnownMessages:
             talks.setdefault(message.scope, set()).add(message.conversation_id)
         found = [one for scope, ids in talks.items() for one in self._pending(scope, ids)]
         if not self._lake.exists:
-            return [one for one in self._redacted(found) if _key(one) in keys]
+            return [one for one in found if _key(one) in keys]
         hours = {message.hour for message in messages}
         scopes = {message.scope for message in messages}
-        found += landed_messages(self._lake, hours, scopes if len(scopes) <= _MOST_SCOPES else None)
-        known = {_key(message) for message in self._redacted(found)}
+        found += self._landed_in(hours, scopes if len(scopes) <= _MOST_SCOPES else None)
+        known = {_key(message) for message in found}
         new: dict[Scope, set[str]] = {}
         for message in messages:
             if message.source_id and _key(message) not in known:
                 new.setdefault(message.scope, set()).add(message.conversation_id)
         for scope, conversations in new.items():
             others = self._hours_of(scope, conversations) - hours
-            found += landed_messages(self._lake, others, [scope]) if others else []
-        return with_edits(message for message in self._redacted(found) if _key(message) in keys)
+            found += self._landed_in(others, [scope]) if others else []
+        return with_edits(message for message in found if _key(message) in keys)
 
     def last_of(self, scope: Scope, conversation_id: str, count: int | None = None) -> list[Message]:
         """Return at least the last `count` stored messages of a conversation, oldest first; all by default.
@@ -99,7 +99,10 @@ class KnownMessages:
         found = self._pending(scope, {conversation_id})
         if self._lake.exists:
             found += self._landed_of(scope, conversation_id, None if count is None else count - len(found)).values()
-        return sorted(with_edits(self._redacted(found)), key=lambda message: (message.sent_at, message.turn))
+        return sorted(with_edits(found), key=lambda message: (message.sent_at, message.turn))
+
+    def _landed_in(self, hours: Iterable[Period], scopes: Iterable[Scope] | None) -> list[Message]:
+        return self._redacted(landed_messages(self._lake, hours, scopes))
 
     def _redacted(self, messages: Iterable[Message]) -> list[Message]:
         """Return messages as they would be written now: they may be stored with secrets, from before."""
@@ -120,7 +123,7 @@ class KnownMessages:
             landed, hours = {}, sorted(self._hours_of(scope, {conversation_id}), key=lambda hour: hour.key)
         while hours and (count is None or len(landed) < count):
             hours, last = ((), hours) if count is None else (hours[:-1], hours[-1:])
-            read = landed_messages(self._lake, last, [scope])
+            read = self._landed_in(last, [scope])
             landed = {**landed, **{one.id: one for one in read if one.conversation_id == conversation_id}}
         if self._keeps:
             self._landed.pop((scope, conversation_id), None)
@@ -148,12 +151,13 @@ class KnownMessages:
             }
             hashes = set(map(hash, conversations))
             holding = [path for path, named in self._named[scope].items() if not hashes.isdisjoint(named)]
-            return [one for path in holding for one in journal.messages_of(path, scope, conversations)]
+            read = (one for path in holding for one in journal.messages_of(path, scope, conversations))
+            return self._redacted(read)
         found = []
         for conversation in conversations:
             known = self._talks.pop((scope, conversation), {})
             files = {
-                path: known[path] if path in known else journal.messages_of(path, scope, [conversation])
+                path: known[path] if path in known else self._redacted(journal.messages_of(path, scope, [conversation]))
                 for path in paths
             }
             self._talks[scope, conversation] = files
