@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import AgentMemory, cli, common, echo, is_from_environment, reader_options
+from memory_pipeline.cli.common import (
+    AgentMemory,
+    agent_options,
+    cli,
+    common,
+    echo,
+    is_from_environment,
+    reader_options,
+    user_option,
+)
 from memory_pipeline.cli.verbs import VerbCommand, nothing, verb
 from memory_pipeline.domain.facts import SOURCES
 from memory_pipeline.errors import InputError, counted
 from memory_pipeline.rendering import hit_lines, plain, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from memory_pipeline.domain.corrections import Correction
     from memory_pipeline.reader.all_users import AllUsersReader
@@ -164,11 +173,19 @@ verb(
     help="Show the sources of a summary or fact, down to the messages. ID is the id that search prints.\n\n"
     "ID#3 follows only point 3 of a summary; points count from 0.",
 )
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a memory that is corrected or traced: of another agent it cannot be."""
+    return agent_options(user_option(command))
+
+
 verb(
     cli,
     "client.memory:Memory.trace",
     AgentMemory.memory,
     lambda found: (line for one in found for line in one.lines()),
+    options=_options,
     help="Show what became of a message, or of each message of a conversation. ID is that of either.\n\n"
     "Whether it waits or is loaded, what read it, what was learned from it and in which summaries it is, when a memory "
     "was last used, or why nothing was learned.",
@@ -187,6 +204,7 @@ verb(
     "client.memory:Memory.correct",
     AgentMemory.memory,
     lambda done: done.lines(),
+    options=_options,
     help="Withdraw a statement that is wrong, or replace it, and make again everything that rests on it.\n\n"
     "ID is that of a message, a fact, a memory, a graph fact, or of a line of a summary (its id with # and the number "
     "of the line). The message stays as it was said; the statement is not found, and not learned again. See first what "
@@ -197,14 +215,23 @@ verb(
     "client.memory:Memory.rollback",
     AgentMemory.memory,
     lambda done: (line for one in done for line in one.lines()),
+    options=_options,
     note=nothing("no message was received from there, or then"),
 )
-verb(cli, "client.memory:Memory.corrections", AgentMemory.memory, _corrected, note=nothing("nothing was corrected"))
+verb(
+    cli,
+    "client.memory:Memory.corrections",
+    AgentMemory.memory,
+    _corrected,
+    options=_options,
+    note=nothing("nothing was corrected"),
+)
 verb(
     cli,
     "client.memory:Memory.undo",
     AgentMemory.memory,
     lambda _: ["undone"],
+    options=_options,
     record=lambda _: {"undone": True},
     help="Undo a correction. ID is that of the correction.",
 )
