@@ -52,7 +52,8 @@ class CorrectedMemory(TieredMemory):
 
         The message stays as it was said. The sentences on which the item rests are no evidence any more, for any later
         run, model or import of the same words; what somebody says later counts. Facts, graph facts, durable memories
-        and all summaries that rest on these messages are made again, and nothing else. Needs ``memory-pipeline[run]``.
+        and all summaries that rest on these messages are made again, no other periods are, and consolidation decides
+        anew about this memory. Needs ``memory-pipeline[run]``.
 
         Args:
             id: of a message, a fact, a durable memory that was learned from messages, a graph fact, or a line of a

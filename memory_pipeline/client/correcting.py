@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Final
 
 import pyarrow.compute as pc
 
 from memory_pipeline.client.tracing import messages_with_ids, rest_on
-from memory_pipeline.domain.corrections import Correction
+from memory_pipeline.domain.corrections import LEAST_WORDS, Correction
 from memory_pipeline.domain.identity import MEMORY, MESSAGE, Reference
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.words import words_of
@@ -200,13 +202,12 @@ def _quotes(message: Message, target: str | None, words: str | None) -> tuple[st
 
 def _with_same_words(lake: Lake, scope: Scope, quotes: Iterable[str], known: set[str]) -> list[Message]:
     """Return other loaded messages of a scope that say the same sentences."""
-    found: dict[str, Message] = {}
-    for quote in quotes:
-        if len(words_of(quote)) >= 3:
-            where = (pc.field("scope") == scope.key) & pc.match_substring(pc.field("content"), quote)
-            rows = lake.tables.read(MESSAGES, where=where, scopes=[scope.key])
-            found |= {one.id: one for one in rows_to_messages(rows) if one.id not in known}
-    return list(found.values())
+    said = [pc.match_substring(pc.field("content"), quote) for quote in quotes if len(words_of(quote)) >= LEAST_WORDS]
+    if not said:
+        return []
+    where = (pc.field("scope") == scope.key) & reduce(or_, said)
+    rows = lake.tables.read(MESSAGES, where=where, scopes=[scope.key])
+    return [one for one in rows_to_messages(rows) if one.id not in known]
 
 
 def _partitions(lake: Lake, message_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:

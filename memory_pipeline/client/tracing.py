@@ -101,7 +101,7 @@ def trace(lake: Lake, scopes: Sequence[Scope], identifier: str) -> list[MessageT
 
 def messages_with_ids(lake: Lake, scope: Scope, identifiers: Iterable[str]) -> list[Message]:
     """Return the messages of a scope with these ids, loaded or pending, in the order of the ids."""
-    return [message for one in identifiers for message in _messages(lake, scope, one)[0]]
+    return _with_ids(lake, scope, identifiers)[0]
 
 
 def _messages(lake: Lake, scope: Scope, identifier: str) -> tuple[list[Message], set[str]]:
@@ -118,14 +118,20 @@ def _messages(lake: Lake, scope: Scope, identifier: str) -> tuple[list[Message],
             f"{shown(identifier)} is no id of a message or a conversation; `memory-pipeline expand` shows the sources "
             "of a fact, a summary or a memory"
         )
-    files = [file for file in lake.journal.pending(scope) if reference.period in file.pending_hours]
-    waiting_for = [
-        one for file in files for one in lake.journal.read(file, [reference.period]).messages if one.id == reference.id
-    ]
-    where = (pc.field("id") == reference.id) & (pc.field("scope") == scope.key)
-    rows = lake.tables.read(MESSAGES, [reference.period.key], where=where, scopes=[scope.key])
-    loaded = rows_to_messages(rows)
-    return loaded or waiting_for[:1], {one.id for one in waiting_for}
+    return _with_ids(lake, scope, [reference.id])
+
+
+def _with_ids(lake: Lake, scope: Scope, identifiers: Iterable[str]) -> tuple[list[Message], set[str]]:
+    """Return the messages with these ids, in their order, and the ids of those that wait in the journal."""
+    ids = list(dict.fromkeys(identifiers))
+    hours = {Reference.parse(one).period for one in ids}
+    files = [file for file in lake.journal.pending(scope) if not hours.isdisjoint(file.pending_hours)]
+    pending = (one for file in files for one in lake.journal.read(file, hours).messages)
+    waiting = {one.id: one for one in pending if one.id in ids}
+    where = pc.field("id").isin(ids) & (pc.field("scope") == scope.key)
+    rows = lake.tables.read(MESSAGES, {hour.key for hour in hours}, where=where, scopes=[scope.key])
+    found = waiting | {one.id: one for one in rows_to_messages(rows)}
+    return [found[one] for one in ids if one in found], {*waiting}
 
 
 def _traces(lake: Lake, scope: Scope, messages: Sequence[Message], waiting: Collection[str]) -> list[MessageTrace]:

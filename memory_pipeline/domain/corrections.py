@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.scopes import ScopeOf
 
 #: A shorter sentence, such as "Yes.", is withdrawn only where it was found: elsewhere it means something else.
-_LEAST_WORDS = 3
+LEAST_WORDS = 3
 _SPACES = re.compile(r"[ \t]{2,}")
 
 
@@ -130,10 +130,12 @@ class Corrections:
             return None
         content = message.content
         for one in self.of(message.scope):
+            if not one.quotes:  # of whole messages, perhaps of very many
+                continue
             is_named = message.id in one.message_ids
             if is_named or message.sent_at <= one.at:
                 for place, quote in enumerate(one.quotes):
-                    if quote in content and (is_named or len(words_of(quote)) >= _LEAST_WORDS):
+                    if quote in content and (is_named or len(words_of(quote)) >= LEAST_WORDS):
                         is_replaced = one.text is not None and place == 0 and message.id in one.message_ids[:1]
                         content = _SPACES.sub(" ", content.replace(quote, one.text or "" if is_replaced else ""))
         if content == message.content:

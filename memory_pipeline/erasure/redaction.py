@@ -97,9 +97,9 @@ class Redaction:
 
 @dataclass(slots=True)
 class _Secrets:
-    """What holds secrets: ids of rows by table and partition, scopes, and keys of hours and other periods."""
+    """What holds secrets: partitions by table or grain of summaries, scopes, and keys of hours and other periods."""
 
-    rows: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+    partitions: dict[str, set[str]] = field(default_factory=dict)
     scopes: set[Scope] = field(default_factory=set)
     periods: dict[Grain, set[str]] = field(default_factory=dict)
 
@@ -133,7 +133,7 @@ def redact(
         found = _find(lake, counts)
         _redact_files(lake, counts, dry_run=dry_run)
         answers = _answers(lake, counts)
-        if dry_run or not (found.rows or answers):
+        if dry_run or not (found.partitions or answers):
             break
         log = ErasureLog(scopes=found.scopes)
         progress(f"removing {done.kinds.total():,} secrets")
@@ -185,8 +185,7 @@ def _find(lake: Lake, done: Redaction) -> _Secrets:
     for spec, fixed in [*((one, {}) for one in (*_RECORDS, CONSOLIDATION_EVENTS, FACTS)), *_summaries()]:
         for row in _rows(lake, spec, fixed):
             if changed := _redacted(_redactor(lake, row, spec), row, spec):
-                partition = row[spec.partition_by[-1]]
-                found.rows.setdefault(_name(spec, fixed), {}).setdefault(partition, set()).add(row["id"])
+                found.partitions.setdefault(_name(spec, fixed), set()).add(row[spec.partition_by[-1]])
                 found.scopes.add(Scope(*(row[name] for name in SCOPE_COLUMNS)))
                 done.places[spec.name] += 1
                 if spec is MESSAGES or spec is MEMORY_EVENTS:
@@ -225,19 +224,19 @@ def _redact_rows(lake: Lake, found: _Secrets, answers: dict[str, dict[str, set[s
     """Rewrite records, and remove what a replay does not make again by itself."""
     for grain, keys in answers.items():
         drop(lake, ANSWERS, list(keys), "key", {key for listed in keys.values() for key in listed}, grain=grain)
-    if CONSOLIDATION_EVENTS.name in found.rows or MEMORY_EVENTS.name in found.rows:
+    if not found.partitions.keys().isdisjoint((CONSOLIDATION_EVENTS.name, MEMORY_EVENTS.name)):
         remove_nights(lake, found.scopes, log)
     for spec, fixed in _summaries():
-        if partitions := found.rows.get(_name(spec, fixed)):
-            lake.tables.transform(spec, list(partitions), lambda old: _without(lake, old), shard=None, **fixed)
+        if partitions := found.partitions.get(_name(spec, fixed)):
+            lake.tables.transform(spec, partitions, lambda old: _without(lake, old), shard=None, **fixed)
     for spec in _RECORDS:
-        if partitions := found.rows.get(spec.name):
+        if partitions := found.partitions.get(spec.name):
 
             def changed(old: pa.Table, spec: TableSpec = spec) -> pa.Table:
                 rows = [row | _redacted(_redactor(lake, row, spec), row, spec) for row in old.to_pylist()]
                 return pa.Table.from_pylist(rows, schema=old.schema)
 
-            lake.tables.transform(spec, list(partitions), changed)
+            lake.tables.transform(spec, partitions, changed)
 
 
 def _without(lake: Lake, old: pa.Table) -> pa.Table:

@@ -82,7 +82,7 @@ def _one_by_one(
         try:
             rows += parsed([line])
         except _NO_ROW as error:
-            reason = f"not a row of the log of access: {type(error).__name__}: {error}"
+            reason = f"not a row of the log of {path.partition('/')[0]}: {type(error).__name__}: {error}"
             rejected.append(Rejection(reason, f"{path}:{number}", line.decode(errors="replace")))
     return rows, rejected
 

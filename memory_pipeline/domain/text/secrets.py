@@ -51,9 +51,8 @@ class Redactor:
 
         A text without either is returned as the same object.
         """
-        if "<" in text and "<private" in text.lower():
-            left = without_private(text)
-            text = left if left.strip() else _NOTHING_LEFT
+        left = without_private(text)
+        text = text if left is text else left or _NOTHING_LEFT
         found = _found(text, self.formats) if self.is_on else ()
         for kind, start, end in reversed(found):
             text = text[:start] + self._marker(kind, text[start:end]) + text[end:]
@@ -106,7 +105,9 @@ def _found(text: str, formats: tuple[SecretFormat, ...]) -> tuple[SecretPlace, .
 
 def without_private(text: str) -> str:
     """Return a text without its private parts; the same object if it has none."""
-    return _PRIVATE.sub("", text).strip() if "<" in text and "<private" in text.lower() else text
+    if "<" not in text or "<private" not in text.lower() or not _PRIVATE.search(text):
+        return text
+    return _PRIVATE.sub("", text).strip()
 
 
 def kinds_in(text: str) -> set[str]:

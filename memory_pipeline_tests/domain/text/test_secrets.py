@@ -75,7 +75,7 @@ def test_a_secret_is_found_by_the_name_before_it(text: str, secret: str | None) 
         "pin the tail on 1234 donkeys", "A token is needed for that.", "const token = jwt.sign({id}, SECRET)",
         "key: 9f86d081884c7d65", "postgresql://user:password@localhost/db", "password: ********", "password: xxxxxxxx",
         "https://example.com/a/b?token", "pat on the back, glad you came", "The keyword is important: password.",
-        "sk-learn-something-about-machine-learning-today", "password: 8 characters",
+        " see <privateer> ", "sk-learn-something-about-machine-learning-today", "password: 8 characters",
     ],
 )  # fmt: skip
 def test_ordinary_text_is_the_same_object(text: str) -> None:
