@@ -52,10 +52,10 @@ def test_each_pair_above_the_threshold_is_returned_once() -> None:
     found = CosineMatrix(embedder).similar(all_of_them, all_of_them, 0.92, scope=ACME, day=DAY)
     name = {memory.id: memory.content for memory in all_of_them}
     pairs = {frozenset((name[one], name[other])): cosine for one, other, cosine in found}
-    assert pairs == {
-        frozenset("ab"): pytest.approx(0.95, abs=1e-6),
+    assert pairs == {  # vectors have the precision of 16-bit floats
+        frozenset("ab"): pytest.approx(0.95, abs=1e-4),
         frozenset("ad"): pytest.approx(1.0, abs=1e-6),  # vectors are normalized
-        frozenset("bd"): pytest.approx(0.95, abs=1e-6),
+        frozenset("bd"): pytest.approx(0.95, abs=1e-4),
     }
     assert len(found) == 3
     alone = CosineMatrix(embedder).similar([own["c"]], all_of_them, 0.9, scope=ACME, day=DAY)
