@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from memory_pipeline_tests.conftest import SharedFolder
 
 COMMANDS = [
-    "ingest", "convert", "run", "search", "recall", "inject", "expand", "graph", "memories", "consolidate", "mcp",
-    "eval", "status", "sql", "config", "demo", "vacuum", "check", "repair", "forget", "verify-erasure", "expire",
+    "ingest", "import", "convert", "run", "search", "recall", "inject", "expand", "graph", "memories", "consolidate",
+    "mcp", "eval", "status", "sql", "config", "demo", "vacuum", "check", "repair", "forget", "verify-erasure", "expire",
     "agents", "users", "members", "capture", "extract", "share", "unshare", "shares", "team", "sessions",
     "contexts", "receipt", "receipts", "redact", "trace", "correct", "corrections", "undo", "rollback",
 ]  # fmt: skip

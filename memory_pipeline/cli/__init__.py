@@ -14,6 +14,7 @@ from memory_pipeline.cli import (  # noqa: F401  # each module adds its commands
     erase,
     evaluate,
     graph,
+    importing,
     memories,
     operate,
     read,

@@ -83,11 +83,12 @@ def ingested(
             show = partial(bar.show, path.name, total=size)
             results[str(path)] = ingest_file(lake, path, admission, given_ids(), show, defaults)
         if not as_json:
-            _print_ingestion(lake, path, results[str(path)])
+            print_ingestion(lake, path, results[str(path)])
     return results
 
 
-def _print_ingestion(lake: Lake, path: Path, result: Ingestion) -> None:
+def print_ingestion(lake: Lake, path: Path, result: Ingestion) -> None:
+    """Print what became of the records of a file."""
     files = f", in {counted(result.files, 'journal file')}" if result.files else ""
     click.echo(
         f"{path}: {counted(result.accepted, 'new message')} of {counted(result.conversations, 'conversation')}{files}; "

@@ -231,6 +231,7 @@ class AsyncMemory(AsyncView):
     list = _awaited(Memory.list)
     remember = _awaited(Memory.remember)
     history = _awaited(Memory.history)
+    import_history = _awaited(Memory.import_history)
     trace = _awaited(Memory.trace)
     correct = _awaited(Memory.correct)
     undo = _awaited(Memory.undo)

@@ -2,23 +2,68 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memory_pipeline.client.opened import clock
 from memory_pipeline.client.tiers import TieredMemory
+from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.memories.events import AGENT
 from memory_pipeline.errors import InputError
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from memory_pipeline.client.correcting import CorrectionResult
     from memory_pipeline.client.tracing import MessageTrace
     from memory_pipeline.domain.corrections import Correction
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.periods import When
+    from memory_pipeline.importers import ImportReport
 
 
 class CorrectedMemory(TieredMemory):
-    """Traces messages, and corrects what was learned from them. See :class:`~memory_pipeline.Memory`."""
+    """Imports and traces messages, and corrects what was learned. See :class:`~memory_pipeline.Memory`."""
+
+    def import_history(
+        self,
+        path: str | PathLike[str],
+        *,
+        format: str | None = None,  # noqa: A002  # as the command's option
+        timezone: str | None = None,
+        at: When | None = None,
+        now: When | None = None,
+    ) -> ImportReport:
+        """Import the history in an export of another product, such as ChatGPT, into the memory of this user.
+
+        Import it again, or a later one, to add only what is new. Records that cannot be read are quarantined. What the
+        files say of other users is not read: everything becomes memory of this user, or of the agent without one.
+
+        Args:
+            path: the export: a file, a folder or a zip archive.
+            format: as in ``memory-pipeline import --help``; by default each file is recognised by its content.
+            timezone: the zone of times that state none, such as Europe/Berlin.
+            at: the time of conversations that have none; by default that of their file.
+            now: the current time.
+
+        Raises:
+            InputError: the export cannot be read, no file is in a known format, or its times need a `timezone`.
+        """
+        from memory_pipeline.importers import import_history
+
+        lake, scope = self.lake, self._scope
+        own = {"workspace_id": scope.workspace_id, "agent_id": scope.agent_id}
+        admission = Admission(lake.accepts_from, lake.calendar.moment("now", now or clock()), lake.calendar)
+        return import_history(
+            lake,
+            Path(path),
+            admission,
+            format=format,
+            timezone=timezone,
+            at=None if at is None else lake.calendar.moment("at", at),
+            default_scope=own,
+            defaults=own if self.user_id is None else {**own, "user_id": self.user_id},
+        )
 
     def trace(self, id: str) -> list[MessageTrace]:  # noqa: A002  # as in forget
         """Return what became of a message, or of each message of a conversation, oldest first.

@@ -118,21 +118,45 @@ def ingest_file(
     readable conversations without them, and the ``user_id``, or ``users`` and ``group_id``, of conversations that name
     no user. `progress` is called with the number of bytes read. Raise InputError if the file cannot be opened.
     """
-    ingest = _Ingest(lake, admission, default_scope or {}, defaults or {})
-    for where, record in _records(path, progress):
+    return ingest(lake, _records(path, progress), admission, default_scope, defaults)
+
+
+def ingest(
+    lake: Lake,
+    records: Iterable[tuple[str, object]],
+    admission: Admission,
+    default_scope: Mapping[str, str] | None = None,
+    defaults: Mapping[str, object] | None = None,
+    *,
+    is_import: bool = False,
+) -> Ingestion:
+    """Append conversations to the journal, each given with its place, or their rejections; see :func:`ingest_file`.
+
+    With `is_import`, a message with a known id and text is the same one, even if its speaker has another name by now,
+    or its time was not in the export.
+    """
+    ingestion = _Ingest(lake, admission, default_scope or {}, defaults or {}, is_import=is_import)
+    for where, record in records:
         if isinstance(record, Rejection):
-            ingest.set_aside([replace(record, record=ingest.redacted(record.record))])
+            ingestion.set_aside([replace(record, record=ingestion.redacted(record.record))])
         else:
-            ingest.take(where, ingest.redacted(record))
-    ingest.flush()
-    return ingest.result
+            ingestion.take(where, ingestion.redacted(record))
+    ingestion.flush()
+    return ingestion.result
 
 
 class _Ingest:
     def __init__(
-        self, lake: Lake, admission: Admission, default_scope: Mapping[str, str], defaults: Mapping[str, object]
+        self,
+        lake: Lake,
+        admission: Admission,
+        default_scope: Mapping[str, str],
+        defaults: Mapping[str, object],
+        *,
+        is_import: bool,
     ) -> None:
         self.result = Ingestion()
+        self._is_import = is_import
         self._lake = lake
         self._admission = admission
         self._default_scope = default_scope
@@ -169,7 +193,8 @@ class _Ingest:
         self._batch += messages
         result.recalled += recalled
         result.conversations += bool(messages)
-        _count_ignored(record, self._admission, result.ignored_keys)
+        if not self._is_import:
+            _count_ignored(record, self._admission, result.ignored_keys)
         if rejections:
             self.set_aside(Rejection(_hint(record) or r.reason, f"{where}, {r.where}", r.record) for r in rejections)
         if self._known_bad and (messages or recalled):
@@ -234,7 +259,10 @@ class _Ingest:
         for message in batch:
             key = (*message.identity, message.occurrence)
             first = said[key]
-            if not first.says_the_same_as(message):
+            is_same = first.says_the_same_as(message) or (
+                self._is_import and first.role is message.role and message.text in {first.text, first.first_text}
+            )
+            if not is_same:
                 reason, where = same_id_other_content(message, first), f"conversation {message.conversation_id}"
                 contradictions.append(Rejection(reason, where, message.to_record()))
             elif message.id in unnamed:

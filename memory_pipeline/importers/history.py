@@ -1,0 +1,227 @@
+"""Import the history in an export: recognise the formats of its files, and ingest their conversations."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from memory_pipeline.domain.chat_messages import is_empty
+from memory_pipeline.domain.conversations import Rejection
+from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.scopes import MAX_ID
+from memory_pipeline.errors import ConfigurationError, InputError, shown
+from memory_pipeline.importers.chat_lists import MESSAGES, OPENAI, SHAREGPT
+from memory_pipeline.importers.chatgpt import CHATGPT
+from memory_pipeline.importers.claude import CLAUDE
+from memory_pipeline.importers.claude_code import CLAUDE_CODE
+from memory_pipeline.importers.codex import CODEX
+from memory_pipeline.importers.files import UNREADABLE, export_at
+from memory_pipeline.importers.reading import BAD_RECORD, ImportedTalk, Notes, NoZoneError, rejected
+from memory_pipeline.writer.files import Ingestion, ingest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+    from memory_pipeline.domain.conversations import Admission
+    from memory_pipeline.importers.files import Export, ExportFile
+    from memory_pipeline.importers.reading import Format, Item
+    from memory_pipeline.lake import Lake
+
+#: The first one that matches a file counts: special formats come before general ones.
+FORMATS: Final[tuple[Format, ...]] = (CHATGPT, CLAUDE, CLAUDE_CODE, CODEX, SHAREGPT, OPENAI, MESSAGES)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
+_BROKEN: Final = re.compile(r"[\x00\ud800-\udfff]")
+#: Names of unknown files that are shown.
+_SHOWN: Final = 5
+
+
+@dataclass
+class ImportReport:
+    """Result of an import.
+
+    Attributes:
+        files: the files that were read, by format.
+        ingestion: what became of their conversations.
+        first, last: times of the first and the last message.
+        skipped: what is nobody's words, or says nothing, and how often.
+        unread: the files that were not read, by reason.
+        unknown: the first files in no known format.
+        checks: what the user should check, and how often.
+    """
+
+    files: Counter[str] = field(default_factory=Counter)
+    ingestion: Ingestion = field(default_factory=Ingestion)
+    first: datetime | None = None
+    last: datetime | None = None
+    skipped: Counter[str] = field(default_factory=Counter)
+    unread: Counter[str] = field(default_factory=Counter)
+    unknown: list[str] = field(default_factory=list)
+    checks: Counter[str] = field(default_factory=Counter)
+
+
+def import_history(
+    lake: Lake,
+    path: Path,
+    admission: Admission,
+    *,
+    format: str | None = None,  # noqa: A002  # as the option is called
+    timezone: str | None = None,
+    at: datetime | None = None,
+    default_scope: Mapping[str, str] | None = None,
+    defaults: Mapping[str, object] | None = None,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> ImportReport:
+    """Import the conversations of an export: a file, a folder or a zip archive. Create the lake if it does not exist.
+
+    The format of each file is recognised by its content. Conversations get the source ``import:NAME``, by which
+    :meth:`Memory.rollback` withdraws them. Importing an export again, or a later one, adds only what is new. Records
+    that cannot be read are moved to the quarantine, with the reason.
+
+    Args:
+        lake: where to write.
+        path: the export.
+        admission: limits of accepted times.
+        format: the name of the format; by default every file is recognised by its content.
+        timezone: the zone of times that state none.
+        at: the time of conversations that have none; by default the time of their file.
+        default_scope: as for :func:`~memory_pipeline.writer.files.ingest_file`.
+        defaults: likewise.
+        progress: called with the number of bytes that were read, and the number of all.
+
+    Raises:
+        InputError: the export cannot be read, no file is in a known format, a name is unknown, or a zone is needed.
+    """
+    export, notes = export_at(path), Notes(_zone(timezone), at)
+    found = _recognised(export, _formats(format), is_forced=format is not None)
+    if not found:
+        names = ", ".join(one.name for one in FORMATS)
+        raise InputError(f"{path} has no file in a known format; if you know it, name it with --format: {names}")
+    for one, file in found:
+        if notes.zone is None and one.needs_zone(file):
+            raise NoZoneError(file.name)
+    report = ImportReport(skipped=notes.skipped, checks=notes.checks, unread=export.refused)
+    known = {id(file) for _, file in found}
+    unknown = [file.name for file in export.files.values() if id(file) not in known]
+    if unknown:
+        report.unread["its format is not known"] += len(unknown)
+        report.unknown = unknown[:_SHOWN]
+    done, total = 0, sum(file.size for _, file in found)
+
+    def count(size: int) -> None:
+        nonlocal done
+        done += size
+        progress(min(done, total), total)
+
+    export.read = count
+    records = _records(found, notes, admission, report)
+    report.ingestion = ingest(lake, records, admission, default_scope, defaults, is_import=True)
+    return report
+
+
+def _zone(name: str | None) -> Any:
+    try:
+        return None if name is None else Calendar(name).zone
+    except ConfigurationError:
+        raise InputError(f"timezone {shown(name)} is unknown; expected an IANA name such as Europe/Berlin") from None
+
+
+def _formats(name: str | None) -> tuple[Format, ...]:
+    found = tuple(one for one in FORMATS if name in (None, one.name))
+    if not found:
+        raise InputError(f"format {shown(name)} is unknown; expected {', '.join(one.name for one in FORMATS)}")
+    return found
+
+
+def _recognised(export: Export, formats: tuple[Format, ...], *, is_forced: bool) -> list[tuple[Format, ExportFile]]:
+    """Return the files with their formats: those of one format together, each in the order that it asks for."""
+    found = []
+    for file in export.files.values():
+        match = formats[0] if is_forced and len(export.files) == 1 else _match(file, formats)
+        if match is not None:
+            found.append((formats.index(match), match.order(file), file.name, file))
+        file.forget_beginning()
+    return [(formats[place], file) for place, *_, file in sorted(found, key=lambda one: one[:3])]
+
+
+def _match(file: ExportFile, formats: tuple[Format, ...]) -> Format | None:
+    for one in formats:
+        try:
+            if one.matches(file):
+                return one
+        except BAD_RECORD:
+            continue
+    return None
+
+
+def _records(
+    found: Iterable[tuple[Format, ExportFile]], notes: Notes, admission: Admission, report: ImportReport
+) -> Iterator[tuple[str, object]]:
+    for one, file in found:
+        report.files[one.name] += 1
+        for item in _read(one, file, notes):
+            if isinstance(item, Rejection):
+                yield item.where, item
+                continue
+            record = _conversation(item, one.name, notes, admission.now)
+            times = [message["timestamp"] for message in record["messages"]]
+            times = [at for at in times if at is not None and admission.admits(at)]
+            report.first = min((at for at in (report.first, *times) if at), default=None)
+            report.last = max((at for at in (report.last, *times) if at), default=None)
+            if record["messages"]:
+                yield item.where, record
+        file.forget_beginning()
+
+
+def _read(one: Format, file: ExportFile, notes: Notes) -> Iterator[Item]:
+    try:
+        yield from one.items(file, notes)
+    except (*UNREADABLE, *BAD_RECORD) as error:
+        yield rejected(error, file.name, file.name)
+
+
+def _conversation(talk: ImportedTalk, name: str, notes: Notes, now: datetime) -> dict[str, Any]:
+    """Return a conversation as an agent writes one."""
+    messages, at = [], talk.started_at and min(talk.started_at, now)
+    for message in talk.messages:
+        if is_empty(message) or not message.get("role", message.get("from")):
+            notes.skip("messages without text")
+            continue
+        at = message["timestamp"] or at
+        speaker = message.get("name")
+        messages.append(
+            {
+                **message,
+                "timestamp": at,
+                "id": None if message.get("id") is None else _label(message["id"]),
+                "name": _label(speaker) if isinstance(speaker, str) and speaker.strip() else None,
+                **({"content": _clean(message["content"])} if "content" in message else {}),
+            }
+        )
+    return {
+        "conversation_id": _label(f"{name}:{talk.conversation_id}"),
+        "source": f"import:{name}",
+        "tags": sorted({_label(tag) for tag in talk.tags if tag.strip()}),
+        "messages": messages,
+    }
+
+
+def _label(value: object) -> str:
+    """Return an id, a name or a tag that is accepted: characters that are not are replaced, and long ones are cut."""
+    text = _CONTROL.sub("\ufffd", str(value))
+    return text if len(text) <= MAX_ID else f"{text[:200]}…{digest(text)}"
+
+
+def _clean(content: Any) -> Any:
+    """Return a content without characters that no text may have."""
+    if isinstance(content, str):
+        return _BROKEN.sub("\ufffd", content)
+    if isinstance(content, list):
+        return [_clean(part) for part in content]
+    if isinstance(content, dict) and isinstance(content.get("text"), str):
+        return {**content, "text": _clean(content["text"])}
+    return content

@@ -1,0 +1,257 @@
+"""What formats have in common: how a format is declared, what it yields, and how times and texts are read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from memory_pipeline.domain.conversations import Rejection
+from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from memory_pipeline.importers.files import ExportFile
+
+ChatMessage = dict[str, Any]
+#: What a damaged or unknown record makes a reader raise.
+BAD_RECORD: Final = (
+    InputError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    ValueError,
+    IndexError,
+    OverflowError,
+    RecursionError,
+)
+#: Messages of a conversation that are handed on at once.
+CHUNK: Final = 2_000
+#: Numbers up to each are seconds, milliseconds and microseconds since 1970; above them nanoseconds.
+_UNITS: Final = ((10**11, 1), (10**14, 10**3), (10**17, 10**6), (10**20, 10**9))
+_NUMBER: Final = re.compile(r"[0-9]{9,19}(?:\.[0-9]+)?")
+#: Characters of a record that are kept in the quarantine.
+_MAX_RECORD: Final = 100_000
+
+
+class ImportedTalk(NamedTuple):
+    """A conversation of an export, or a part of one.
+
+    `started_at` is the time of messages that have none, if none before them has one.
+    """
+
+    where: str
+    conversation_id: str
+    messages: Sequence[ChatMessage]
+    started_at: datetime | None = None
+    tags: tuple[str, ...] = ()
+
+
+Item = ImportedTalk | Rejection
+
+
+@dataclass
+class Notes:
+    """What a reader is told, and what it tells beside the conversations.
+
+    Attributes:
+        zone: the zone of times that state none, if it was given.
+        at: the time of messages that have none, if it was given.
+        skipped: what is nobody's words, and how often.
+        checks: what the user should check, and how often.
+        seen: keys of messages that are repeated in other files of the export.
+    """
+
+    zone: tzinfo | None = None
+    at: datetime | None = None
+    skipped: Counter[str] = field(default_factory=Counter)
+    checks: Counter[str] = field(default_factory=Counter)
+    seen: set[object] = field(default_factory=set)
+
+    def skip(self, reason: str) -> None:
+        """Count something that is not imported."""
+        self.skipped[reason] += 1
+
+    def undated(self, file: ExportFile) -> datetime:
+        """Return the time of messages of a file that have none."""
+        if self.at is None:
+            self.checks["conversations have no times and got that of their file; set another with --at"] += 1
+        return self.at or file.modified
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of exports. Either `record` reads each object of a file, or `read` reads a whole file.
+
+    Attributes:
+        name: as in ``--format`` and in the source of conversations, ``import:NAME``.
+        title: for people.
+        matches: whether a file is in this format, by its beginning.
+        needs_zone: whether a file of this format has local times without their zone.
+        order: the order in which the files of an export are read; by default that of their names.
+    """
+
+    name: str
+    title: str
+    matches: Callable[[ExportFile], bool]
+    record: Callable[[Any, str, ExportFile, Notes], Iterable[Item]] | None = None
+    read: Callable[[ExportFile, Notes], Iterable[Item]] | None = None
+    needs_zone: Callable[[ExportFile], bool] = lambda _: False
+    order: Callable[[ExportFile], Any] = lambda _: ()
+
+    def items(self, file: ExportFile, notes: Notes) -> Iterator[Item]:
+        """Yield the conversations of a file, and rejections of what cannot be read."""
+        if self.read is not None:
+            yield from self.read(file, notes)
+        elif self.record is not None:
+            for where, record in file.records():
+                if isinstance(record, Rejection):
+                    yield record
+                    continue
+                try:
+                    if not isinstance(record, Mapping):
+                        raise InputError(f"expected an object, not {shown(record)}")
+                    yield from self.record(record, where, file, notes)
+                except BAD_RECORD as error:
+                    yield rejected(error, where, record)
+
+
+def rejected(error: Exception, where: str, record: object) -> Rejection:
+    """Return the rejection of a record that a reader could not read."""
+    try:
+        text = json.dumps(record, ensure_ascii=False, default=str)[:_MAX_RECORD]
+    except (ValueError, RecursionError):
+        text = where
+    reason = str(error) if isinstance(error, InputError) else f"not as expected: {type(error).__name__}: {error}"
+    return Rejection(reason, where, text)
+
+
+def each(
+    records: Iterable[tuple[str, Any]], message_in: Callable[[Any], ChatMessage | None]
+) -> Iterator[ChatMessage | Rejection]:
+    """Yield the message that `message_in` makes of each record, if any, and rejections of what it cannot read."""
+    for where, record in records:
+        if isinstance(record, Rejection):
+            yield record
+            continue
+        try:
+            message = message_in(record)
+        except BAD_RECORD as error:
+            yield rejected(error, where, record)
+        else:
+            if message is not None:
+                yield message
+
+
+def talks_of(
+    items: Iterable[ChatMessage | Rejection], where: str, conversation_id: str, **fields: Any
+) -> Iterator[Item]:
+    """Yield the messages of a conversation in parts, and rejections as they are."""
+    said: list[ChatMessage] = []
+    for item in items:
+        if isinstance(item, Rejection):
+            yield item
+            continue
+        said.append(item)
+        if len(said) == CHUNK:
+            yield ImportedTalk(where, conversation_id, said, **fields)
+            said = []
+    if said:
+        yield ImportedTalk(where, conversation_id, said, **fields)
+
+
+def spoken(
+    role: str,
+    content: object,
+    at: datetime | None,
+    *,
+    id: object = None,  # noqa: A002  # as in messages
+    name: object = None,
+) -> ChatMessage:
+    """Return a message. Content is a text, or parts as chat clients have them."""
+    return {"role": role, "content": content, "timestamp": at, "id": id, "name": name}
+
+
+def time_of(value: object) -> datetime | None:
+    """Return a time with its zone: ISO 8601, or seconds, milliseconds, microseconds or nanoseconds since 1970.
+
+    None if there is none, or it has no zone.
+    """
+    if isinstance(value, str):
+        if not _NUMBER.fullmatch(value):
+            at = datetime.fromisoformat(value.strip()) if value.strip() else None
+            return at if at is not None and at.tzinfo else None
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        return None
+    return next((datetime.fromtimestamp(value / unit, UTC) for most, unit in _UNITS if value < most), None)
+
+
+@dataclass
+class Clock:
+    """Reads local times in their order: an hour that is repeated in autumn is the later one when time goes back."""
+
+    notes: Notes
+    last: datetime | None = None
+
+    def instant(self, local: datetime) -> datetime:
+        """Return a local time in UTC.
+
+        Raises:
+            NoZoneError: no zone was given.
+        """
+        zone = self.notes.zone
+        if zone is None:
+            raise NoZoneError("the export")
+        first, second = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+        at = second if first < second and self.last is not None and first < self.last else first
+        if first < second and at == first:
+            self.notes.checks["times are in an hour that the clocks repeat; the first was taken"] += 1
+        elif first > second:
+            self.notes.checks["times do not exist in this time zone; check --timezone"] += 1
+        self.last = at
+        return at
+
+
+class NoZoneError(InputError):
+    """Local times were found, and no zone was given."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"the times in {where} have no zone; name that of the phone or computer, as in --timezone Europe/Berlin"
+        )
+
+
+def branch_to(leaf: Any, parents: Mapping[Any, Any]) -> list[Any]:
+    """Return the keys from the root to a leaf of a tree, given the parent of each. A cycle ends it."""
+    found: dict[Any, None] = {}
+    while leaf in parents and leaf not in found:
+        found[leaf] = None
+        leaf = parents[leaf]
+    return list(reversed(found))
+
+
+def file_mark(name: object, kind: object = "") -> str:
+    """Return the mark of an attachment: ``[image]``, ``[audio]``, ``[video]`` or ``[file: name]``."""
+    text = str(kind or "").lower()
+    for known in ("image", "audio", "video"):
+        if text.startswith(known):
+            return f"[{known}]"
+    return f"[file: {name}]" if name else "[file]"
+
+
+def lines(*texts: object) -> str:
+    """Return texts below each other, without those that are blank."""
+    return "\n".join(text.strip("\n") for text in texts if isinstance(text, str) and text.strip())
+
+
+def keys_of(file: ExportFile, *, least: int = 1) -> list[set[str]]:
+    """Return the keys of the first objects of a file; nothing if there are fewer than `least`."""
+    found = [set(one) for one in islice(file.sample, 20)]
+    return found if len(found) >= least else []
