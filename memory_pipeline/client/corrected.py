@@ -1,11 +1,13 @@
-"""What a :class:`~memory_pipeline.Memory` does about messages: tell what became of them, correct what they state."""
+"""What a memory does about messages: import them, trace them, correct them, go back before them."""
 
 from __future__ import annotations
 
+from copy import copy
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, cast
 
-from memory_pipeline.client.opened import clock
+from memory_pipeline.client.opened import AtTime, clock
 from memory_pipeline.client.tiers import TieredMemory
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.memories.events import AGENT
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class CorrectedMemory(TieredMemory):
-    """Imports and traces messages, and corrects what was learned. See :class:`~memory_pipeline.Memory`."""
+    """Imports messages, traces them, corrects what was learned from them, and goes back in time."""
 
     def import_history(
         self,
@@ -64,6 +66,34 @@ class CorrectedMemory(TieredMemory):
             default_scope=own,
             defaults=own if self.user_id is None else {**own, "user_id": self.user_id},
         )
+
+    def as_of(self, at: When) -> Self:
+        """Return this memory as it stood at a time, by what had been received then. It cannot be changed.
+
+        ``with_now`` leaves out what was said after a time; this also leaves out what was received later about earlier
+        times, such as an import, an edit of a message, a correction or the end of a fact. Everything can be read:
+        messages, facts, graph, durable memories, the hot index, contexts, grants and summaries. What was erased or has
+        expired since then is missing.
+
+        It is made again from the records, in a temporary folder that is deleted with the returned object: about three
+        seconds for a thousand messages. Keep the object for several reads. No model is asked: what models had answered
+        to the same input is used, rules stand in for other facts, and other summaries are not kept. Needs
+        ``memory-pipeline[run]``.
+
+        Raises:
+            InputError: `at` is not a time with its zone.
+            LakeError: the lake does not exist.
+        """
+        from memory_pipeline.client.as_of import NoSessions, lake_as_of
+
+        moment = self.lake.calendar.moment("at", at)
+        past = copy(self)
+        for name in [name for name in vars(past) if isinstance(getattr(type(past), name, None), cached_property)]:
+            if name != "_embedder":
+                del vars(past)[name]
+        vars(past)["lake"] = lake_as_of(self.lake, self.reader.scopes, self._embedder, moment)
+        vars(past)["_sessions"] = NoSessions(moment)
+        return cast("Self", AtTime(past, moment))
 
     def trace(self, id: str) -> list[MessageTrace]:  # noqa: A002  # as in forget
         """Return what became of a message, or of each message of a conversation, oldest first.

@@ -239,6 +239,15 @@ class Message:
         original = self.original if self.edits else self.content
         return replace(self, content=ordered[-1].content, original=original, edits=ordered)
 
+    def as_of(self, at: datetime) -> Message | None:
+        """Return the message with the text that it had at a time, UTC; None if it was not received yet."""
+        edits = tuple(edit for edit in self.edits if edit.received_at <= at)
+        if len(edits) == len(self.edits):
+            return self if self.received_at <= at else None
+        if edits:
+            return replace(self, content=edits[-1].content, edits=edits)
+        return None if self.original is None else replace(self, content=self.original, original=None, edits=())
+
     def redacted(self, redactor: Redactor) -> Message:
         """Return the message with all of its texts redacted; itself if they have no secrets. It keeps its id."""
         texts = (self.content, self.original, *(edit.content for edit in self.edits))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from functools import cached_property, lru_cache
 from secrets import token_hex
 from time import monotonic
@@ -17,6 +17,7 @@ from memory_pipeline.domain.periods import EARLIEST, Calendar, Grain, Period, ho
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, scope_key, user_identity
 from memory_pipeline.domain.text.secrets import Redactor
+from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import (
     ConfigurationError,
     DamagedError,
@@ -80,6 +81,7 @@ class Lake:
         timezone: the expected IANA time zone. None accepts the lake's own, or UTC for a new lake.
         start: the first day of memory. None derives it from the records.
         secret: the key of new scopes of users and groups, for a new lake; by default random.
+        shards: the number of shards of projections, for a new lake.
         manifest: the file with time zone and secret; another one only to compare it with the data.
 
     Raises:
@@ -94,6 +96,7 @@ class Lake:
         start: date | None = None,
         secret: str | None = None,
         manifest: str = MANIFEST,
+        shards: int = SHARDS,
     ) -> None:
         self.storage = Storage(uri)
         self._path = manifest
@@ -101,6 +104,7 @@ class Lake:
         self._oldest_start = DEFAULT_START
         self._expected = timezone
         self._secret = secret
+        self._shards = count_of("shards", shards, 1, MOST_SHARDS)
         self._per_user: dict[Scope, bool] = {}
         self._settings: tuple[Configuration, float] | None = None
         self._manifest: dict[str, object] | None = None
@@ -130,7 +134,7 @@ class Lake:
     @property
     def shards(self) -> int:
         """The number of shards of projections, recorded when the lake is created."""
-        return SHARDS if self._manifest is None else int(str(self._manifest["shards"]))
+        return self._shards if self._manifest is None else int(str(self._manifest["shards"]))
 
     @property
     def id(self) -> str:
@@ -138,6 +142,26 @@ class Lake:
         if not self.exists or self._manifest is None:
             raise LakeError(f"there is no lake at {self.storage.uri}; write to it first")
         return digest("lake", self._manifest["secret"])
+
+    def new_copy(self, uri: str | PathLike[str], shards: int | None = None) -> Lake:
+        """Create a lake with the configuration, the time zone and the scopes' keys of this one, and without records.
+
+        If it was created before, it is returned as it is.
+
+        Raises:
+            LakeError: this lake does not exist, or there is another one at `uri`.
+        """
+        self.id  # noqa: B018  # it must exist
+        assert self._manifest is not None  # noqa: S101  # nosec B101
+        zone, secret = self.calendar.timezone, str(self._manifest["secret"])
+        copy = Lake(uri, zone, self._set_start, secret, shards=self.shards if shards is None else shards)
+        if copy.exists and copy.id != self.id:
+            raise LakeError(f"the lake at {copy.storage.uri} is no copy of {self.storage.uri}; name a new folder")
+        copy.ensure(datetime.combine(self.start, time(12), UTC))
+        for folder in (_AGENTS, CONFIGURATION.partition("/")[0]):
+            for file in self.storage.list(folder):
+                copy.storage.write(file.path, self.storage.read(file.path) or b"")
+        return copy
 
     def scope(self, workspace_id: str, agent_id: str, identity: str = "") -> Scope:
         """Return the scope with an identity; see :mod:`memory_pipeline.domain.scopes`.
@@ -293,7 +317,7 @@ class Lake:
             manifest: dict[str, object] = {
                 "format": _FORMAT,
                 "timezone": self.calendar.timezone,
-                "shards": SHARDS,
+                "shards": self._shards,
                 "secret": self._secret or token_hex(),
             }
             self.storage.create(MANIFEST, json.dumps(manifest).encode())

@@ -98,12 +98,26 @@ def dry_run_models(
 
 
 def stored_models(
-    configuration: Configuration, store: CallStore, timezone: str, clock: Callable[[], datetime]
+    configuration: Configuration,
+    store: CallStore,
+    timezone: str,
+    clock: Callable[[], datetime],
+    *,
+    summaries_wait: bool = False,
 ) -> Models:
-    """Return the configured models without requests: stored answers, and rules in place of all others."""
+    """Return the configured models without requests: stored answers, and rules in place of all others.
+
+    If `summaries_wait`, summaries whose answer is not stored are not made.
+    """
+    from memory_pipeline.models.hosted.summarization import HostedSummarizer
     from memory_pipeline.models.hosted.transport.executor import StoredAnswers
 
-    return _hosted(StoredAnswers(configuration, store, clock), timezone)
+    models = _hosted(StoredAnswers(configuration, store, clock), timezone)
+    if not summaries_wait:
+        return models
+    return replace(
+        models, summarizer=HostedSummarizer(StoredAnswers(configuration, store, clock, all_wait=True), timezone)
+    )
 
 
 def reading_embedder(configuration: Configuration, clock: Callable[[], datetime]) -> Embedder:

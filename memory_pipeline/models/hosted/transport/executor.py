@@ -379,7 +379,17 @@ class LlmExecutor:
 
 
 class StoredAnswers(LlmExecutor):
-    """Returns stored answers and asks nobody: rules replace all others, and the next run asks."""
+    """Returns stored answers and asks nobody. Rules replace all others, or, if `all_wait`, they are left out."""
+
+    def __init__(
+        self, configuration: Configuration, store: CallStore, clock: Callable[[], datetime], *, all_wait: bool = False
+    ) -> None:
+        super().__init__(configuration, store, clock)
+        self._all_wait = all_wait
+
+    def waits(self, error: ModelError, scope: Scope) -> bool:
+        """Return whether work without a stored answer is postponed."""
+        return self._all_wait or super().waits(error, scope)
 
     def _stored_or_asked(
         self, requests: Requests, read: Callable[[str], _Value], ask: Callable[[], Answered[_Value]]
@@ -387,7 +397,7 @@ class StoredAnswers(LlmExecutor):
         del ask
         known = self.known(requests.key, requests.shares[0].use.period, read) if requests.shares else None
         if known is None:
-            raise ModelError(Trouble.UNAVAILABLE, f"{requests.endpoint.model}: an erasure asks no model")
+            raise ModelError(Trouble.UNAVAILABLE, f"{requests.endpoint.model}: the answer is not stored")
         return known
 
 

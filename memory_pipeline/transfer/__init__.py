@@ -1,0 +1,1 @@
+"""Copy memory: to another lake, or as it was at an earlier time."""
