@@ -22,6 +22,7 @@ from memory_pipeline.cli import (  # noqa: F401  # each module adds its commands
     sessions,
     share,
     sql,
+    transfer,
     users,
     write,
 )

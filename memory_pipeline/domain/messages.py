@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
@@ -238,6 +238,15 @@ class Message:
         ordered = tuple(sorted(edits, key=lambda edit: (edit.received_at, edit.content)))
         original = self.original if self.edits else self.content
         return replace(self, content=ordered[-1].content, original=original, edits=ordered)
+
+    def records(self) -> Iterator[Message]:
+        """Yield the records of which the message is the fold: its first text, if it is known, and each edit."""
+        if not self.edits or self.original is not None:
+            yield replace(
+                self, content=self.content if self.original is None else self.original, original=None, edits=()
+            )
+        for edit in self.edits:
+            yield replace(self, content=edit.content, received_at=edit.received_at, original=None, edits=(edit,))
 
     def as_of(self, at: datetime) -> Message | None:
         """Return the message with the text that it had at a time, UTC; None if it was not received yet."""

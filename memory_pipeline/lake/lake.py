@@ -143,10 +143,11 @@ class Lake:
             raise LakeError(f"there is no lake at {self.storage.uri}; write to it first")
         return digest("lake", self._manifest["secret"])
 
-    def new_copy(self, uri: str | PathLike[str], shards: int | None = None) -> Lake:
+    def new_copy(self, uri: str | PathLike[str], shards: int | None = None, *, with_agents: bool = True) -> Lake:
         """Create a lake with the configuration, the time zone and the scopes' keys of this one, and without records.
 
-        If it was created before, it is returned as it is.
+        If it was created before, it is returned as it is. Without `with_agents`, whether users of an agent share one
+        memory is decided anew by the configuration.
 
         Raises:
             LakeError: this lake does not exist, or there is another one at `uri`.
@@ -158,7 +159,7 @@ class Lake:
         if copy.exists and copy.id != self.id:
             raise LakeError(f"the lake at {copy.storage.uri} is no copy of {self.storage.uri}; name a new folder")
         copy.ensure(datetime.combine(self.start, time(12), UTC))
-        for folder in (_AGENTS, CONFIGURATION.partition("/")[0]):
+        for folder in (CONFIGURATION.partition("/")[0], *([_AGENTS] if with_agents else [])):
             for file in self.storage.list(folder):
                 copy.storage.write(file.path, self.storage.read(file.path) or b"")
         return copy

@@ -22,8 +22,6 @@ from memory_pipeline.lake.codec.facts import messages_to_rows, rows_to_messages
 from memory_pipeline.lake.schemas import (
     ACCESS_LOG,
     ANSWERS,
-    CONSOLIDATION,
-    CONSOLIDATION_EVENTS,
     EXPIRATIONS,
     FACTS,
     GRAPH_OPERATIONS,
@@ -60,11 +58,9 @@ _KNOWN_AT: Final = {
     MESSAGES: "received_at",
 }
 #: The tables in the order in which they are copied. What rests on messages comes before them, so that none is missing
-#: if the lake is written meanwhile.
+#: if the lake is written meanwhile. Nights are consolidated again.
 _COPIED: Final = (
     SUMMARIES,
-    CONSOLIDATION_EVENTS,
-    CONSOLIDATION,
     FACTS,
     GRAPH_OPERATIONS,
     MEMORY_EVENTS,
@@ -74,8 +70,8 @@ _COPIED: Final = (
     READ_RECEIPTS,
     MESSAGES,
 )
-#: As of a time, nights are consolidated again, answers are looked up in the other lake, and receipts are of its reads.
-_NOT_OF_THE_PAST: Final = (CONSOLIDATION_EVENTS, CONSOLIDATION, ANSWERS, MODEL_CALLS, READ_RECEIPTS)
+#: As of a time, answers are looked up in the other lake, which also has their costs, and the receipts of its reads.
+_NOT_OF_THE_PAST: Final = (ANSWERS, MODEL_CALLS, READ_RECEIPTS)
 _BY_GRAIN: Final = (SUMMARIES, ANSWERS)
 #: The tables whose periods are hours of records or facts.
 HOURLY: Final = (MESSAGES, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS)
@@ -155,6 +151,9 @@ def selected_rows(source: Lake, target: Lake, spec: TableSpec, selection: CopySe
     where = None
     if selection.until is not None and spec in _KNOWN_AT:
         where = pc.field(_KNOWN_AT[spec]) <= pa.scalar(selection.until)
+    if keys is not None and not spec.has_parts:  # such a table has no statistics of scopes
+        is_own = pc.field("scope").isin(pa.array(sorted(keys), pa.string()))
+        where, keys = is_own if where is None else where & is_own, None
     for fixed in _partitions(spec):
         partitions = source.tables.keys(spec, **fixed)
         for first in range(0, len(partitions), _PARTITIONS_AT_ONCE):
@@ -199,7 +198,7 @@ def _partitions(spec: TableSpec) -> Iterable[dict[str, str]]:
 def _copy_pending(source: Lake, target: Lake, selection: CopySelection) -> int:
     records = [_of(record, _in(target, record.scope)) for record in pending_records(source, selection)]
     if records:
-        target.ensure(min(_said_at(record) for record in records))
+        target.ensure(min(said_at(record) for record in records))
         target.members.add(records)
         target.journal.append(records)
     return len(records)
@@ -244,12 +243,8 @@ def _with_keys(rows: pa.Table, target: Lake) -> pa.Table:
     if all(old == new for old, new in keys.items()):
         return rows
     new = pa.array([keys[key] for key in rows["scope"].to_pylist()], pa.string())
-    for name in ("scope", *(["id"] if "through" in rows.column_names else [])):  # a row of a scope's consolidation
-        rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), new)
-    if "bucket" in rows.column_names:
-        place = rows.schema.get_field_index("bucket")
-        rows = rows.set_column(place, rows.schema.field(place), pc.utf8_slice_codeunits(new, 0, 1))
-    return rows
+    place = rows.schema.get_field_index("scope")
+    return rows.set_column(place, rows.schema.field(place), new)
 
 
 def _in(lake: Lake, scope: Scope) -> Scope:
@@ -261,6 +256,7 @@ def _of(record: Record, scope: Scope) -> Record:
     return record if record.scope.key == scope.key else replace(record, scope=scope)
 
 
-def _said_at(record: Any) -> datetime:
+def said_at(record: Any) -> datetime:
+    """Return the time of a record, UTC."""
     at: datetime = record.sent_at if isinstance(record, Message) else record.event_at
     return at
