@@ -28,6 +28,11 @@ _SHOWN, _WIDTH = 10, 300
 @cli.command("import")
 @click.option("--format", metavar="NAME", help="The format, if it is not recognised; see below.")
 @click.option("--timezone", metavar="ZONE", help="Time zone of exports with local times, such as Europe/Berlin.")
+@click.option(
+    "--date-order",
+    type=click.Choice(["dmy", "mdy", "ymd"]),
+    help="Order of day, month and year in dates such as 3/4/24. [default: found in the file]",
+)
 @click.option("--at", type=Time(), metavar="TIME", help="Time of conversations without times. [default: their file's]")
 @click.option("--dry-run", is_flag=True, help="Show the first ten messages as they would be stored. Write nothing.")
 @conversation_options
@@ -38,6 +43,7 @@ def import_(
     now: datetime | None,
     format: str | None,  # noqa: A002  # the option's name
     at: datetime | None,
+    date_order: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -46,7 +52,8 @@ def import_(
     The format of each file is recognised by its content:
 
     \b
-    chatgpt   claude   claude-code   codex   sharegpt   openai   messages
+    chatgpt   claude   claude-code   codex   sharegpt   openai   messages   slack   discord   discord-package
+    telegram   whatsapp   mail
 
     Times, speakers and conversations stay as they are. Each conversation has the source import:NAME, so that
     `memory-pipeline rollback --source import:NAME` withdraws it. An export may be imported again, or a later one: only
@@ -80,7 +87,7 @@ def import_(
                 del appended[_SHOWN:]
 
             reports[str(path)] = import_history(
-                lake, path, admission, format=format, timezone=agent.timezone, at=at,
+                lake, path, admission, format=format, timezone=agent.timezone, at=at, date_order=date_order,
                 default_scope=given_ids(), defaults=defaults, progress=show,
             )  # fmt: skip
         if not as_json:

@@ -34,6 +34,7 @@ class CorrectedMemory(TieredMemory):
         format: str | None = None,  # noqa: A002  # as the command's option
         timezone: str | None = None,
         at: When | None = None,
+        date_order: str | None = None,
         now: When | None = None,
     ) -> ImportReport:
         """Import the history in an export of another product, such as ChatGPT, into the memory of this user.
@@ -46,6 +47,7 @@ class CorrectedMemory(TieredMemory):
             format: as in ``memory-pipeline import --help``; by default each file is recognised by its content.
             timezone: the zone of times that state none, such as Europe/Berlin.
             at: the time of conversations that have none; by default that of their file.
+            date_order: the order in dates such as 3/4/24: ``dmy``, ``mdy`` or ``ymd``; by default found in the file.
             now: the current time.
 
         Raises:
@@ -63,6 +65,7 @@ class CorrectedMemory(TieredMemory):
             format=format,
             timezone=timezone,
             at=None if at is None else lake.calendar.moment("at", at),
+            date_order=date_order,
             default_scope=own,
             defaults=own if self.user_id is None else {**own, "user_id": self.user_id},
         )

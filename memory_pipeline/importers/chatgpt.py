@@ -90,4 +90,11 @@ def _part(part: Any) -> Any:
     return part.get("text") or file_mark(None, kind)
 
 
-CHATGPT = Format("chatgpt", "ChatGPT", _matches, record=_read)
+_OTHERS: Final = (
+    "chat.html",
+    "user.json",
+    "message_feedback.json",
+    "model_comparisons.json",
+    "shared_conversations.json",
+)
+CHATGPT = Format("chatgpt", "ChatGPT", _matches, record=_read, companions=_OTHERS)

@@ -48,4 +48,4 @@ def _message(message: dict[str, Any]) -> ChatMessage:
     return spoken(role, parts, time_of(message.get("created_at")), id=message.get("uuid"))
 
 
-CLAUDE = Format("claude", "Claude", _matches, record=_read)
+CLAUDE = Format("claude", "Claude", _matches, record=_read, companions=("users.json", "projects.json"))

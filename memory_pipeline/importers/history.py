@@ -18,8 +18,13 @@ from memory_pipeline.importers.chatgpt import CHATGPT
 from memory_pipeline.importers.claude import CLAUDE
 from memory_pipeline.importers.claude_code import CLAUDE_CODE
 from memory_pipeline.importers.codex import CODEX
+from memory_pipeline.importers.discord import DISCORD, DISCORD_PACKAGE
 from memory_pipeline.importers.files import UNREADABLE, export_at
-from memory_pipeline.importers.reading import BAD_RECORD, ImportedTalk, Notes, NoZoneError, rejected
+from memory_pipeline.importers.mail import MAIL
+from memory_pipeline.importers.reading import BAD_RECORD, ImportedTalk, Notes, rejected
+from memory_pipeline.importers.slack import SLACK
+from memory_pipeline.importers.telegram import TELEGRAM
+from memory_pipeline.importers.whatsapp import WHATSAPP
 from memory_pipeline.writer.files import Ingestion, ingest
 
 if TYPE_CHECKING:
@@ -33,7 +38,10 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
 
 #: The first one that matches a file counts: special formats come before general ones.
-FORMATS: Final[tuple[Format, ...]] = (CHATGPT, CLAUDE, CLAUDE_CODE, CODEX, SHAREGPT, OPENAI, MESSAGES)
+FORMATS: Final[tuple[Format, ...]] = (
+    CHATGPT, CLAUDE, CLAUDE_CODE, CODEX, SLACK, DISCORD, DISCORD_PACKAGE, TELEGRAM, WHATSAPP, MAIL, SHAREGPT, OPENAI,
+    MESSAGES,
+)  # fmt: skip
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 _BROKEN: Final = re.compile(r"[\x00\ud800-\udfff]")
 #: Names of unknown files that are shown.
@@ -72,6 +80,7 @@ def import_history(
     format: str | None = None,  # noqa: A002  # as the option is called
     timezone: str | None = None,
     at: datetime | None = None,
+    date_order: str | None = None,
     default_scope: Mapping[str, str] | None = None,
     defaults: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
@@ -89,6 +98,7 @@ def import_history(
         format: the name of the format; by default every file is recognised by its content.
         timezone: the zone of times that state none.
         at: the time of conversations that have none; by default the time of their file.
+        date_order: the order in dates such as 3/4/24: ``dmy``, ``mdy`` or ``ymd``; by default it is found in the file.
         default_scope: as for :func:`~memory_pipeline.writer.files.ingest_file`.
         defaults: likewise.
         progress: called with the number of bytes that were read, and the number of all.
@@ -96,17 +106,20 @@ def import_history(
     Raises:
         InputError: the export cannot be read, no file is in a known format, a name is unknown, or a zone is needed.
     """
-    export, notes = export_at(path), Notes(_zone(timezone), at)
+    export, notes = export_at(path), Notes(_zone(timezone), at, date_order)
     found = _recognised(export, _formats(format), is_forced=format is not None)
     if not found:
         names = ", ".join(one.name for one in FORMATS)
         raise InputError(f"{path} has no file in a known format; if you know it, name it with --format: {names}")
     for one, file in found:
-        if notes.zone is None and one.needs_zone(file):
-            raise NoZoneError(file.name)
+        one.asks(file, notes)
+        file.forget_beginning()
     report = ImportReport(skipped=notes.skipped, checks=notes.checks, unread=export.refused)
     known = {id(file) for _, file in found}
-    unknown = [file.name for file in export.files.values() if id(file) not in known]
+    companions = {name for one, _ in found for name in one.companions}
+    unknown = [
+        file.name for file in export.files.values() if id(file) not in known and file.path.name not in companions
+    ]
     if unknown:
         report.unread["its format is not known"] += len(unknown)
         report.unknown = unknown[:_SHOWN]
@@ -118,8 +131,10 @@ def import_history(
         progress(min(done, total), total)
 
     export.read = count
-    records = _records(found, notes, admission, report)
+    talks: set[str] = set()
+    records = _records(found, notes, admission, report, talks)
     report.ingestion = ingest(lake, records, admission, default_scope, defaults, is_import=True)
+    report.ingestion.conversations = len(talks)  # a long one is written in parts
     return report
 
 
@@ -159,7 +174,11 @@ def _match(file: ExportFile, formats: tuple[Format, ...]) -> Format | None:
 
 
 def _records(
-    found: Iterable[tuple[Format, ExportFile]], notes: Notes, admission: Admission, report: ImportReport
+    found: Iterable[tuple[Format, ExportFile]],
+    notes: Notes,
+    admission: Admission,
+    report: ImportReport,
+    talks: set[str],
 ) -> Iterator[tuple[str, object]]:
     for one, file in found:
         report.files[one.name] += 1
@@ -173,6 +192,7 @@ def _records(
             report.first = min((at for at in (report.first, *times) if at), default=None)
             report.last = max((at for at in (report.last, *times) if at), default=None)
             if record["messages"]:
+                talks.add(record["conversation_id"])
                 yield item.where, record
         file.forget_beginning()
 

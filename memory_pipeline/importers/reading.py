@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory_pipeline.domain.conversations import Rejection
@@ -63,16 +62,26 @@ class Notes:
     Attributes:
         zone: the zone of times that state none, if it was given.
         at: the time of messages that have none, if it was given.
+        date_order: the order of day, month and year in dates, if it was given: ``dmy``, ``mdy`` or ``ymd``.
         skipped: what is nobody's words, and how often.
         checks: what the user should check, and how often.
         seen: keys of messages that are repeated in other files of the export.
+        known: what was read of other files, such as names by the ids of users.
     """
 
     zone: tzinfo | None = None
     at: datetime | None = None
+    date_order: str | None = None
     skipped: Counter[str] = field(default_factory=Counter)
     checks: Counter[str] = field(default_factory=Counter)
     seen: set[object] = field(default_factory=set)
+    known: dict[object, Any] = field(default_factory=dict)
+
+    def once(self, key: object, read: Callable[[], Any]) -> Any:
+        """Return what `read` returns, which is called once for a key."""
+        if key not in self.known:
+            self.known[key] = read()
+        return self.known[key]
 
     def skip(self, reason: str) -> None:
         """Count something that is not imported."""
@@ -93,7 +102,8 @@ class Format:
         name: as in ``--format`` and in the source of conversations, ``import:NAME``.
         title: for people.
         matches: whether a file is in this format, by its beginning.
-        needs_zone: whether a file of this format has local times without their zone.
+        asks: raises an InputError if a file cannot be read without something that the user knows, such as a time zone.
+        companions: names of files of an export in which nobody says anything.
         order: the order in which the files of an export are read; by default that of their names.
     """
 
@@ -102,8 +112,9 @@ class Format:
     matches: Callable[[ExportFile], bool]
     record: Callable[[Any, str, ExportFile, Notes], Iterable[Item]] | None = None
     read: Callable[[ExportFile, Notes], Iterable[Item]] | None = None
-    needs_zone: Callable[[ExportFile], bool] = lambda _: False
+    asks: Callable[[ExportFile, Notes], None] = lambda *_: None
     order: Callable[[ExportFile], Any] = lambda _: ()
+    companions: tuple[str, ...] = ()
 
     def items(self, file: ExportFile, notes: Notes) -> Iterator[Item]:
         """Yield the conversations of a file, and rejections of what cannot be read."""
@@ -152,18 +163,20 @@ def each(
 def talks_of(
     items: Iterable[ChatMessage | Rejection], where: str, conversation_id: str, **fields: Any
 ) -> Iterator[Item]:
-    """Yield the messages of a conversation in parts, and rejections as they are."""
-    said: list[ChatMessage] = []
-    for item in items:
+    """Yield the messages of a conversation in parts, and rejections as they are.
+
+    A message may name another conversation as its `conversation`, such as a thread of a channel.
+    """
+    parts: dict[str, list[ChatMessage]] = {}
+    for number, item in enumerate(items, start=1):
         if isinstance(item, Rejection):
             yield item
-            continue
-        said.append(item)
-        if len(said) == CHUNK:
-            yield ImportedTalk(where, conversation_id, said, **fields)
-            said = []
-    if said:
-        yield ImportedTalk(where, conversation_id, said, **fields)
+        else:
+            parts.setdefault(str(item.pop("conversation", conversation_id)), []).append(item)
+        if number % CHUNK == 0:
+            yield from (ImportedTalk(where, name, said, **fields) for name, said in parts.items())
+            parts = {}
+    yield from (ImportedTalk(where, name, said, **fields) for name, said in parts.items())
 
 
 def spoken(
@@ -251,7 +264,6 @@ def lines(*texts: object) -> str:
     return "\n".join(text.strip("\n") for text in texts if isinstance(text, str) and text.strip())
 
 
-def keys_of(file: ExportFile, *, least: int = 1) -> list[set[str]]:
-    """Return the keys of the first objects of a file; nothing if there are fewer than `least`."""
-    found = [set(one) for one in islice(file.sample, 20)]
-    return found if len(found) >= least else []
+def quoted(text: str) -> str:
+    """Return words of someone else as a quotation."""
+    return "\n".join(f"> {line}" for line in text.split("\n"))

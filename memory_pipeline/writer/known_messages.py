@@ -12,7 +12,7 @@ from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.overlay.reads import journal_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.domain.text.secrets import Redactor
@@ -75,9 +75,9 @@ class KnownMessages:
         talks: dict[Scope, set[str]] = {}
         for message in messages:
             talks.setdefault(message.scope, set()).add(message.conversation_id)
-        found = [one for scope, ids in talks.items() for one in self._pending(scope, ids)]
+        found = [one for scope, ids in talks.items() for one in self._pending(scope, ids) if _key(one) in keys]
         if not self._lake.exists:
-            return [one for one in found if _key(one) in keys]
+            return found
         hours = {message.hour for message in messages}
         scopes = {message.scope for message in messages}
         found += self._landed_in(hours, scopes if len(scopes) <= _MOST_SCOPES else None)
@@ -96,16 +96,16 @@ class KnownMessages:
 
         Of loaded hours in which only tools or the system speak, the messages are not found, as in :meth:`of`.
         """
-        found = self._pending(scope, {conversation_id})
+        found = list(self._pending(scope, {conversation_id}))
         if self._lake.exists:
             found += self._landed_of(scope, conversation_id, None if count is None else count - len(found)).values()
         return sorted(with_edits(found), key=lambda message: (message.sent_at, message.turn))
 
     def _landed_in(self, hours: Iterable[Period], scopes: Iterable[Scope] | None) -> list[Message]:
-        return self._redacted(landed_messages(self._lake, hours, scopes))
+        return list(self._redacted(landed_messages(self._lake, hours, scopes)))
 
-    def _redacted(self, messages: Iterable[Message]) -> list[Message]:
-        """Return messages as they would be written now: they may be stored with secrets, from before."""
+    def _redacted(self, messages: Iterable[Message]) -> Iterator[Message]:
+        """Yield messages as they would be written now: they may be stored with secrets, from before."""
         redactors: dict[str, Redactor] = {}
 
         def redactor_of(workspace_id: str) -> Redactor:
@@ -113,7 +113,7 @@ class KnownMessages:
                 redactors[workspace_id] = self._lake.redactor_of(workspace_id, of_messages=True)
             return redactors[workspace_id]
 
-        return [one.redacted(redactor_of(one.scope.workspace_id)) for one in messages]
+        return (one.redacted(redactor_of(one.scope.workspace_id)) for one in messages)
 
     def _landed_of(self, scope: Scope, conversation_id: str, count: int | None) -> Mapping[str, Message]:
         """Return at least the last `count` loaded messages of a conversation by id, or all."""
@@ -141,8 +141,8 @@ class KnownMessages:
             if scope == messages[0].scope:
                 files[path] = [one for one in messages if one.conversation_id == conversation_id]
 
-    def _pending(self, scope: Scope, conversations: set[str]) -> list[Message]:
-        """Return the pending messages of conversations."""
+    def _pending(self, scope: Scope, conversations: set[str]) -> Iterable[Message]:
+        """Return the pending messages of conversations, which may be many."""
         journal, paths = self._lake.journal, journal_paths(self._lake, scope)
         if len(conversations) > _FEW or not self._keeps:
             before = self._named.get(scope, {})
@@ -157,7 +157,9 @@ class KnownMessages:
         for conversation in conversations:
             known = self._talks.pop((scope, conversation), {})
             files = {
-                path: known[path] if path in known else self._redacted(journal.messages_of(path, scope, [conversation]))
+                path: known[path]
+                if path in known
+                else list(self._redacted(journal.messages_of(path, scope, [conversation])))
                 for path in paths
             }
             self._talks[scope, conversation] = files

@@ -44,7 +44,8 @@ def test_a_zip_and_a_folder_of_several_formats(tmp_path: Path) -> None:
     found = Read(folder)
     assert {text for *_, text in found.said} == {"Hello.", "From a zip."}
     assert found.report.files == {"chatgpt": 1, "messages": 1}
-    assert found.report.unread == {"its format is not known": 2}
+    assert found.report.unread == {"its format is not known": 1}
+    assert found.report.unknown == ["photo.jpg"]
     assert not list(tmp_path.rglob("conversations.json"))
 
 
