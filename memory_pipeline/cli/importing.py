@@ -10,6 +10,7 @@ import click
 
 from memory_pipeline.cli.common import AgentMemory, Time, cli, common, given_ids, settings_of
 from memory_pipeline.cli.terminal import progress
+from memory_pipeline.cli.transfer import import_one
 from memory_pipeline.cli.write import conversation_options, print_ingestion
 from memory_pipeline.errors import counted
 from memory_pipeline.rendering import plain, to_json
@@ -53,13 +54,11 @@ def import_(
 
     \b
     chatgpt   claude   claude-code   codex   sharegpt   openai   messages   slack   discord   discord-package
-    telegram   whatsapp   mail   gemini   gemini-cli   langchain
-    mem0   zep   zep-thread   letta   langmem   hindsight   mcp-memory
+    telegram   whatsapp   mail
 
     Times, speakers and conversations stay as they are. Each conversation has the source import:NAME, so that
     `memory-pipeline rollback --source import:NAME` withdraws it. An export may be imported again, or a later one: only
-    what is new is added. What other memory products hold becomes durable memories and facts of the graph. System
-    texts, thoughts of models and texts of programs are left out; results of tools are
+    what is new is added. System texts, thoughts of models and texts of programs are left out; results of tools are
     context. Records that cannot be read are moved to the lake's journal/quarantine, with the reason.
 
     \b
@@ -70,6 +69,7 @@ def import_(
     from memory_pipeline.domain.conversations import Admission
     from memory_pipeline.importers import import_history
     from memory_pipeline.steps.dry_run import DryRunLake
+    from memory_pipeline.transfer.archive import manifest_of
 
     settings = settings_of(agent.root)
     lake = agent.lake(must_exist=False)
@@ -82,6 +82,9 @@ def import_(
     defaults = {name: value for name, value in fields.items() if value is not None}
     reports: dict[str, ImportReport] = {}
     for path in files:
+        if (manifest := manifest_of(path)) is not None:
+            import_one(path, manifest, agent, now or datetime.now(UTC), dry_run=dry_run, as_json=as_json)
+            continue
         with progress(quiet=as_json) as bar:
 
             def show(done: int, total: int, path: Path = path) -> None:
@@ -94,13 +97,12 @@ def import_(
             )  # fmt: skip
         if not as_json:
             _print(lake, path, reports[str(path)])
+    if not reports:
+        return
     messages = [message.to_record() for message in appended[:_SHOWN]]
     if as_json:
         click.echo(to_json({"files": reports, "messages": messages} if dry_run else reports))
     elif dry_run:
-        for report in reports.values():
-            for line in report.samples:
-                click.echo(plain(line[:_WIDTH]))
         for one in messages:
             said_by = f"{one['role']} {one['name'] or ''}".rstrip()
             click.echo(plain(f"{one['timestamp']}  {one['conversation_id']}  {said_by}"))
@@ -114,10 +116,6 @@ def _print(lake: Lake, path: Path, report: ImportReport) -> None:
     for name, number in report.files.items():
         click.echo(plain(f"{path}: {counted(number, 'file')} of {name}"))
     print_ingestion(lake, path, report.ingestion)
-    if report.memories or report.relations or report.memories_repeated:
-        facts = counted(report.relations, "fact")
-        known = f"{report.memories_repeated:,} already known"
-        click.echo(f"  {counted(report.memories, 'new durable memory')}, {facts} of the graph; {known}")
     if report.first and report.last:
         click.echo(f"  from {report.first.isoformat(' ', 'seconds')} to {report.last.isoformat(' ', 'seconds')}")
     for reason, number in sorted(report.skipped.items()):
@@ -130,7 +128,4 @@ def _print(lake: Lake, path: Path, report: ImportReport) -> None:
     for reason, number in report.checks.items():
         click.echo(click.style(f"  check: {number:,} {reason}", bold=True))
     for name in report.files:
-        if report.ingestion.conversations:
-            click.echo(f"  `memory-pipeline rollback --source import:{name}` withdraws it")
-        if report.memories:
-            click.echo(f"  `memory-pipeline memories forget --tag import:{name}` revokes the memories")
+        click.echo(f"  `memory-pipeline rollback --source import:{name}` withdraws it")

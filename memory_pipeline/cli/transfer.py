@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import Time, cli, json_option, lake_of, models_of, now_option, settings_of
+from memory_pipeline.cli.common import (
+    Time,
+    agent_options,
+    cli,
+    common,
+    given_ids,
+    id_option,
+    json_option,
+    lake_of,
+    models_of,
+    now_option,
+    settings_of,
+)
 from memory_pipeline.cli.terminal import progress
 from memory_pipeline.rendering import plain, to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from memory_pipeline.cli.common import AgentMemory
     from memory_pipeline.transfer.rebuilding import RebuildReport
 
 
@@ -64,9 +79,78 @@ def rebuild(
         _print(report, new)
 
 
-def _print(report: RebuildReport, new: str) -> None:
-    for name, count in report.copied.items():
+def export_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --workspace and --agent, and --user."""
+    return agent_options(id_option("--user", "user_id", "Export this user's memory alone.")(command))
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@export_options
+@now_option
+@common
+def export(file: Path, agent: AgentMemory, now: datetime | None, as_json: bool) -> None:
+    """Write the memory of an agent, or of one user, to the archive FILE, a zip.
+
+    It holds messages, facts, summaries with their sources, graph, durable memories with their history, sessions,
+    contexts, grants, corrections, answers and costs of models, and receipts of reads: as Parquet, and as JSON Lines to
+    read. `manifest.json` in it lists the files. Removed secrets stay removed.
+
+    `memory-pipeline import FILE` adds it to a lake: under the same ids, or with --agent or --user as a copy.
+
+    \b
+        memory-pipeline export support.zip --agent support
+        memory-pipeline export u17.zip --agent support --user u17
+    """
+    from memory_pipeline.transfer.archive import export_archive
+
+    with progress(quiet=as_json) as bar:
+        report = export_archive(
+            agent.lake(), file, agent.workspace_id, agent.agent_id, agent.user_id, now or datetime.now(UTC), bar.show
+        )
+    if as_json:
+        click.echo(to_json(report))
+        return
+    print_counts(report.rows, report.not_included)
+    click.echo(plain(f"written to {file}"))
+
+
+def print_counts(counts: Mapping[str, int], left_out: Iterable[str]) -> None:
+    """Print numbers of rows and records by kind, and what was left out."""
+    for name, count in counts.items():
         click.echo(f"{count:,} {name.replace('_', ' ')}")
-    for name in report.not_copied:
-        click.echo(plain(f"not copied: {name}"))
+    for name in left_out:
+        click.echo(plain(f"not included: {name}"))
+
+
+def _print(report: RebuildReport, new: str) -> None:
+    print_counts(report.copied, report.not_copied)
     click.echo(plain(f"done; `memory-pipeline status --root {new}` says what a next run would change"))
+
+
+def import_one(
+    file: Path, manifest: Mapping[str, Any], agent: AgentMemory, now: datetime, *, dry_run: bool, as_json: bool
+) -> None:
+    """Add an archive to the lake, under its own ids unless options name others, and print what was added."""
+    from memory_pipeline.transfer.archive import import_archive
+
+    lake = agent.lake(must_exist=False)
+    if dry_run:
+        echo_rows = {name: one["rows"] for name, one in manifest["files"].items() if not name.startswith("json/")}
+        owner = {name: manifest[name] for name in ("workspace_id", "agent_id", "user_id", "exported_at")}
+        click.echo(to_json({**owner, "rows": echo_rows}))
+        click.echo("nothing was written", err=as_json)
+        return
+    with progress(quiet=as_json) as bar:
+        report = import_archive(
+            file, lake, models_of(lake).embedder, now, **given_ids(), user_id=agent.user_id, progress=bar.show
+        )
+    if as_json:
+        click.echo(to_json(report))
+        return
+    print_counts(report.rows, report.not_included)
+    if report.is_copy:
+        click.echo("records have new ids, because ids name the agent, the user and the days")
+    if report.differing:
+        click.echo(f"{report.differing:,} facts and summaries differ: this lake has more of their time")
+    click.echo(plain(f"imported {file}"))

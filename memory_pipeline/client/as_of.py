@@ -93,5 +93,8 @@ def lake_as_of(lake: Lake, scopes: Sequence[Scope], embedder: Embedder, at: date
     }
     selection = CopySelection(frozenset([*scopes, *granting]), at)
     copy_lake(lake, copy, selection)
-    derive(copy, models_without_requests(lake, embedder, selection, lake.calls, at, waits=True), at)
+    models = models_without_requests(
+        copy, embedder, lake.calls, at, vectors_of=lake, selection=selection, summaries_wait=True
+    )
+    derive(copy, models, at)
     return PastLake(folder, at)

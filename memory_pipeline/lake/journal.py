@@ -251,7 +251,7 @@ class Journal:
                 continue
             try:
                 record = parse_json(line)
-                parsed = self._parsed(record)
+                parsed = self.parsed(record)
                 if parsed.scope.key != file.key or parsed.hour not in file_hours:
                     raise InputError(f"expected the scope and hours of its file, not {parsed.scope} and {parsed.hour}")
                 self._scopes[file.folder] = parsed.scope
@@ -294,7 +294,7 @@ class Journal:
             if match is None or match[1] not in wanted:
                 continue
             with suppress(NothingSaidError, InputError):  # `read` returns them with their reasons
-                record = self._parsed(parse_json(line))
+                record = self.parsed(parse_json(line))
                 if isinstance(record, Message) and record.scope == scope:
                     found.append(record)
         return found
@@ -342,7 +342,13 @@ class Journal:
         """Return the scopes with files that are not acknowledged. Reads one file of each new scope."""
         return {scope for file in self.pending() if (scope := self.scope_of(file)) is not None}
 
-    def _parsed(self, record: dict[str, object]) -> Message | Edit | MemoryEvent:
+    def parsed(self, record: dict[str, object]) -> Message | Edit | MemoryEvent:
+        """Return a record in its form of the journal.
+
+        Raises:
+            NothingSaidError: it is a message with recalled memory alone.
+            InputError: it is invalid.
+        """
         if "memory" in record:
             return MemoryEvent.from_record(record, self._scope_of)
         kind = Edit if "edit" in record else Message

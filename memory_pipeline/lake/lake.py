@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.calls.call_store import Calls
     from memory_pipeline.lake.calls.reading_calls import ReadingCalls
     from memory_pipeline.lake.corrections import CorrectionFiles
-    from memory_pipeline.lake.index.indices import Indices
     from memory_pipeline.lake.index.scoped_rows import ScopedRows
     from memory_pipeline.lake.index.vector_index import VectorIndex
     from memory_pipeline.lake.members import Members
@@ -506,16 +505,11 @@ class Lake:
         return ReadingCalls(self.storage, self.tables, lambda: self.exists)
 
     @cached_property
-    def indices(self) -> Indices:
-        """The vector indices, one for each embedder."""
-        from memory_pipeline.lake.index.indices import Indices
-
-        return Indices(self.storage, self.shards)
-
-    @property
     def index(self) -> VectorIndex:
-        """A vector index, for reads that need no vectors."""
-        return self.indices.any
+        """The vector index."""
+        from memory_pipeline.lake.index.vector_index import VectorIndex
+
+        return VectorIndex(self.storage, self.shards)
 
     @cached_property
     def projections(self) -> dict[str, ScopedRows]:

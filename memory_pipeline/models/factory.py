@@ -104,15 +104,17 @@ def stored_models(
     clock: Callable[[], datetime],
     *,
     summaries_wait: bool = False,
+    formerly: Callable[[Scope], Scope] = lambda scope: scope,
 ) -> Models:
     """Return the configured models without requests: stored answers, and rules in place of all others.
 
-    If `summaries_wait`, summaries whose answer is not stored are not made.
+    If `summaries_wait`, summaries whose answer is not stored are not made. `formerly` returns the scope of whose memory
+    the one of a scope is a copy.
     """
     from memory_pipeline.models.hosted.summarization import HostedSummarizer
     from memory_pipeline.models.hosted.transport.executor import StoredAnswers
 
-    models = _hosted(StoredAnswers(configuration, store, clock), timezone)
+    models = _hosted(StoredAnswers(configuration, store, clock, formerly=formerly), timezone)
     if not summaries_wait:
         return models
     return replace(

@@ -59,7 +59,7 @@ _KNOWN_AT: Final = {
 }
 #: The tables in the order in which they are copied. What rests on messages comes before them, so that none is missing
 #: if the lake is written meanwhile. Nights are consolidated again.
-_COPIED: Final = (
+COPIED: Final = (
     SUMMARIES,
     FACTS,
     GRAPH_OPERATIONS,
@@ -99,6 +99,10 @@ class CopySelection:
         return self.until is None or (at is not None and at <= self.until)
 
 
+#: All scopes, at all times.
+EVERYTHING: Final = CopySelection()
+
+
 @dataclass(slots=True)
 class Copied:
     """What was copied.
@@ -120,14 +124,14 @@ def copy_lake(source: Lake, target: Lake, selection: CopySelection, progress: Pr
     done = Copied()
     copied = done.counts
     copied["pending records"] += _copy_pending(source, target, selection)
-    for number, spec in enumerate(_COPIED):
-        progress(spec.name, number, len(_COPIED))
+    for number, spec in enumerate(COPIED):
+        progress(spec.name, number, len(COPIED))
         if selection.until is None or spec not in _NOT_OF_THE_PAST:
             for rows in selected_rows(source, target, spec, selection):
                 copied[spec.name] += rows.num_rows
                 done.hours |= set(rows["period"].unique().to_pylist()) if spec in HOURLY else set()
                 put_rows(target, spec, rows)
-    progress("files", len(_COPIED), len(_COPIED))
+    progress("files", len(COPIED), len(COPIED))
     _copy_marks(source, target, selection)
     entries = source.journal.entries()
     for event in source.access.among(entries):

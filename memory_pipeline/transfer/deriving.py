@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.lake.index.index_rows import COMPUTED
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
@@ -18,16 +17,17 @@ from memory_pipeline.steps.consolidation.days import pending_days
 from memory_pipeline.steps.embed import vectors_in
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
-from memory_pipeline.transfer.copying import HOURLY
+from memory_pipeline.transfer.copying import EVERYTHING, HOURLY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.model_calls import CallStore, Use
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
     from memory_pipeline.transfer.copying import CopySelection, Progress
@@ -47,16 +47,39 @@ class StoredVectors:
 
 
 def models_without_requests(
-    lake: Lake, embedder: Embedder, selection: CopySelection, store: CallStore, now: datetime, *, waits: bool
+    lake: Lake,
+    embedder: Embedder,
+    store: CallStore,
+    now: datetime,
+    *,
+    vectors_of: Lake,
+    selection: CopySelection = EVERYTHING,
+    summaries_wait: bool = False,
+    formerly: Callable[[Scope], Scope] = lambda scope: scope,
 ) -> Models:
-    """Return the configured models with the answers and vectors of a lake, which ask nobody.
+    """Return the models that a lake configures, which ask nobody.
 
-    Rules stand in for answers that are not stored. If `waits`, summaries without a stored answer are not made.
+    Args:
+        lake: the lake that is made.
+        embedder: the embedder of its index.
+        store: has the answers. Rules stand in for others.
+        now: the current time.
+        vectors_of: the lake whose vectors are used. Texts without one get it from the next run.
+        selection: what was copied of it.
+        summaries_wait: do not make summaries without a stored answer.
+        formerly: returns the scope of whose memory the one of a scope is a copy.
     """
-    models = stored_models(lake.configuration(), store, lake.calendar.timezone, lambda: now, summaries_wait=waits)
+    models = stored_models(
+        lake.configuration(),
+        store,
+        lake.calendar.timezone,
+        lambda: now,
+        summaries_wait=summaries_wait,
+        formerly=formerly,
+    )
     if embedder.name.startswith(COMPUTED):
         return replace(models, embedder=embedder)
-    return replace(models, embedder=StoredVectors(embedder, _vectors(lake, embedder, selection)))
+    return replace(models, embedder=StoredVectors(embedder, _vectors(vectors_of, embedder, selection)))
 
 
 def _vectors(lake: Lake, embedder: Embedder, selection: CopySelection) -> dict[str, NDArray[np.float32]]:
@@ -70,9 +93,6 @@ def _vectors(lake: Lake, embedder: Embedder, selection: CopySelection) -> dict[s
     if lake.memory_rows.roster.present():
         rows = lake.memory_rows.scan((*columns, "scope"), "vector IS NOT NULL")
         found |= vectors_in(rows, embedder)
-    index = lake.indices.find(embedder) if lake.indices.are_many else None
-    if index is not None:  # rows that another embedder's runs have written have their vectors only there
-        found |= index.vectors("true" if keys is None else f"scope IN ({listed(keys)})")
     return found
 
 
@@ -86,7 +106,7 @@ def derive(
     Raises:
         PartitionsError: some periods cannot be derived; all others of their grain are complete.
     """
-    lake.indices.adopt(models.embedder)
+    lake.index.adopt(models.embedder)
     for grain in Grain:
         pending = {*grain_status(lake, grain, lake.start, now).pending}
         if grain is Grain.WORKING:  # hours with edits alone are not pending

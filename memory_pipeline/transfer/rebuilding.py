@@ -105,7 +105,7 @@ def rebuild(
             "costs of models, and uses of memories, because ids name the memory of the user"
         )
     _copy_files(source, target, report)
-    models = models_without_requests(source, embedder, CopySelection(None, until), target.calls, now, waits=False)
+    models = models_without_requests(target, embedder, target.calls, now, vectors_of=source)
     derive(target, models, until or now, copied.hours, progress)
     target.storage.write(_STATE, json.dumps(state | {"is_complete": True}).encode())
     return report
@@ -113,8 +113,7 @@ def rebuild(
 
 def _scopes(lake: Lake) -> set[Scope]:
     """Return the scopes of loaded and of pending records."""
-    pending = {lake.journal.scope_of(file) for file in lake.journal.pending()}
-    return known_scopes(lake) | {scope for scope in pending if scope is not None}
+    return known_scopes(lake) | lake.journal.pending_scopes()
 
 
 def _changed(source: Lake, target: Lake) -> set[Scope]:

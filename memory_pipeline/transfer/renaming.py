@@ -94,6 +94,8 @@ def copy_renamed(
     selection: CopySelection,
     scope_for: ScopeFor,
     progress: Progress = lambda *_: None,
+    *,
+    with_grants: bool = True,
 ) -> Copied:
     """Write the selected records of a lake to the journal of another one, under the scopes of `scope_for`.
 
@@ -130,11 +132,12 @@ def copy_renamed(
     events.sort(key=lambda one: (one.placed_at, one.turn, one.place, one.id))
     write("changes of durable memories", renaming.events(events, agents))
     progress("answers", 3, 4)
-    for rows in selected_rows(source, source, ANSWERS, selection):
+    # Nothing tells which answers have words of what was erased.
+    for rows in selected_rows(source, source, ANSWERS, selection) if not target.tombstones.all() else ():
         put_rows(target, ANSWERS, _renamed(rows, scope_for))
         done.counts["answers"] += rows.num_rows
     entries = source.journal.entries()
-    for event in source.access.among(entries):
+    for event in source.access.among(entries) if with_grants else ():
         if selection.has(event.scope) and selection.is_early(event.event_at):
             target.access.add(replace(event, scope=scope_for(event.scope, None)))
             done.counts["grants"] += 1

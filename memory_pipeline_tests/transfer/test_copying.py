@@ -31,6 +31,8 @@ def test_a_copy_as_of_a_time_equals_a_lake_that_stopped_then(seed: int, tmp_path
     copy = memory.lake.new_copy(tmp_path / "copy")
     selection = CopySelection(None, stopped)
     copy_lake(memory.lake, copy, selection)
-    models = models_without_requests(memory.lake, HashingEmbedder(), selection, memory.lake.calls, stopped, waits=True)
+    models = models_without_requests(
+        copy, HashingEmbedder(), memory.lake.calls, stopped, vectors_of=memory.lake, summaries_wait=True
+    )
     derive(copy, models, stopped)
     assert differing(digests(Lake(tmp_path / "stopped")), digests(copy)) == []

@@ -13,6 +13,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from secrets import token_hex
@@ -379,13 +380,32 @@ class LlmExecutor:
 
 
 class StoredAnswers(LlmExecutor):
-    """Returns stored answers and asks nobody. Rules replace all others, or, if `all_wait`, they are left out."""
+    """Returns stored answers and asks nobody. Rules replace all others, or, if `all_wait`, they are left out.
+
+    `formerly` returns the scope of whose memory the one of a scope is a copy, which has its answers.
+    """
 
     def __init__(
-        self, configuration: Configuration, store: CallStore, clock: Callable[[], datetime], *, all_wait: bool = False
+        self,
+        configuration: Configuration,
+        store: CallStore,
+        clock: Callable[[], datetime],
+        *,
+        all_wait: bool = False,
+        formerly: Callable[[Scope], Scope] = lambda scope: scope,
     ) -> None:
         super().__init__(configuration, store, clock)
         self._all_wait = all_wait
+        self._formerly = formerly
+
+    def complete(self, request: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
+        """Return the stored answer to a question.
+
+        Raises:
+            ModelError: there is none.
+        """
+        use = replace(request.use, scope=self._formerly(request.use.scope))
+        return super().complete(replace(request, use=use), read)
 
     def waits(self, error: ModelError, scope: Scope) -> bool:
         """Return whether work without a stored answer is postponed."""
