@@ -54,11 +54,13 @@ def import_(
 
     \b
     chatgpt   claude   claude-code   codex   sharegpt   openai   messages   slack   discord   discord-package
-    telegram   whatsapp   mail
+    telegram   whatsapp   mail   gemini   gemini-cli   langchain
+    mem0   zep   zep-thread   letta   langmem   hindsight   mcp-memory
 
     Times, speakers and conversations stay as they are. Each conversation has the source import:NAME, so that
     `memory-pipeline rollback --source import:NAME` withdraws it. An export may be imported again, or a later one: only
-    what is new is added. System texts, thoughts of models and texts of programs are left out; results of tools are
+    what is new is added. What other memory products hold becomes durable memories and facts of the graph. System
+    texts, thoughts of models and texts of programs are left out; results of tools are
     context. Records that cannot be read are moved to the lake's journal/quarantine, with the reason.
 
     \b
@@ -103,6 +105,9 @@ def import_(
     if as_json:
         click.echo(to_json({"files": reports, "messages": messages} if dry_run else reports))
     elif dry_run:
+        for report in reports.values():
+            for line in report.samples:
+                click.echo(plain(line[:_WIDTH]))
         for one in messages:
             said_by = f"{one['role']} {one['name'] or ''}".rstrip()
             click.echo(plain(f"{one['timestamp']}  {one['conversation_id']}  {said_by}"))
@@ -116,6 +121,10 @@ def _print(lake: Lake, path: Path, report: ImportReport) -> None:
     for name, number in report.files.items():
         click.echo(plain(f"{path}: {counted(number, 'file')} of {name}"))
     print_ingestion(lake, path, report.ingestion)
+    if report.memories or report.relations or report.memories_repeated:
+        facts = counted(report.relations, "fact")
+        known = f"{report.memories_repeated:,} already known"
+        click.echo(f"  {counted(report.memories, 'new durable memory')}, {facts} of the graph; {known}")
     if report.first and report.last:
         click.echo(f"  from {report.first.isoformat(' ', 'seconds')} to {report.last.isoformat(' ', 'seconds')}")
     for reason, number in sorted(report.skipped.items()):
@@ -128,4 +137,7 @@ def _print(lake: Lake, path: Path, report: ImportReport) -> None:
     for reason, number in report.checks.items():
         click.echo(click.style(f"  check: {number:,} {reason}", bold=True))
     for name in report.files:
-        click.echo(f"  `memory-pipeline rollback --source import:{name}` withdraws it")
+        if report.ingestion.conversations:
+            click.echo(f"  `memory-pipeline rollback --source import:{name}` withdraws it")
+        if report.memories:
+            click.echo(f"  `memory-pipeline memories forget --tag import:{name}` revokes the memories")

@@ -161,6 +161,27 @@ class ExportFile:
         except InputError as error:
             yield self.name, Rejection(str(error), f"{self.name}, after item {number}", self.name)
 
+    def inside(self, *keys: str) -> list[dict[str, Any]]:
+        """Return the first objects of the lists under some keys of the only object; else those of :attr:`sample`."""
+        if isinstance(self.value, dict) and not self.has_lines:
+            found = [one for key in keys if isinstance(self.value.get(key), list) for one in self.value[key][:_SAMPLE]]
+            return [one for one in found if isinstance(one, dict)]
+        return self.sample
+
+    def objects(self, *keys: str) -> Iterator[tuple[str, str, Any]]:
+        """Yield the place, the key and each object of lists under some keys, or as :meth:`records` without a key."""
+        if self.is_list or self.has_lines:
+            yield from ((where, "", record) for where, record in self.records())
+            return
+        stream = self.stream()
+        for key in stream.fields():
+            if key in keys and stream.peek() == "[":
+                for number, _ in enumerate(stream.items(), start=1):
+                    where = f"{self.name}, {key} {number}"
+                    yield where, key, self.taken(stream, where)
+            else:
+                stream.skip()
+
     def taken(self, stream: JsonStream, where: str) -> Any:
         """Return the next value of a stream, or its rejection."""
         try:

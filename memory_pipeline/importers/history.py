@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memory_pipeline.domain.chat_messages import is_empty
 from memory_pipeline.domain.conversations import Rejection
-from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.domain.scopes import MAX_ID
 from memory_pipeline.errors import ConfigurationError, InputError, shown
 from memory_pipeline.importers.chat_lists import MESSAGES, OPENAI, SHAREGPT
 from memory_pipeline.importers.chatgpt import CHATGPT
@@ -19,12 +17,21 @@ from memory_pipeline.importers.claude import CLAUDE
 from memory_pipeline.importers.claude_code import CLAUDE_CODE
 from memory_pipeline.importers.codex import CODEX
 from memory_pipeline.importers.discord import DISCORD, DISCORD_PACKAGE
+from memory_pipeline.importers.durable import DurableImport
 from memory_pipeline.importers.files import UNREADABLE, export_at
+from memory_pipeline.importers.gemini import GEMINI, GEMINI_CLI
+from memory_pipeline.importers.hindsight import HINDSIGHT
+from memory_pipeline.importers.langchain import LANGCHAIN
+from memory_pipeline.importers.langmem import LANGMEM
+from memory_pipeline.importers.letta import LETTA
 from memory_pipeline.importers.mail import MAIL
-from memory_pipeline.importers.reading import BAD_RECORD, ImportedTalk, Notes, rejected
+from memory_pipeline.importers.mcp_memory import MCP_MEMORY
+from memory_pipeline.importers.mem0 import MEM0
+from memory_pipeline.importers.reading import BAD_RECORD, ImportedTalk, Notes, label, rejected
 from memory_pipeline.importers.slack import SLACK
 from memory_pipeline.importers.telegram import TELEGRAM
 from memory_pipeline.importers.whatsapp import WHATSAPP
+from memory_pipeline.importers.zep import ZEP, ZEP_THREAD
 from memory_pipeline.writer.files import Ingestion, ingest
 
 if TYPE_CHECKING:
@@ -39,10 +46,9 @@ if TYPE_CHECKING:
 
 #: The first one that matches a file counts: special formats come before general ones.
 FORMATS: Final[tuple[Format, ...]] = (
-    CHATGPT, CLAUDE, CLAUDE_CODE, CODEX, SLACK, DISCORD, DISCORD_PACKAGE, TELEGRAM, WHATSAPP, MAIL, SHAREGPT, OPENAI,
-    MESSAGES,
+    CHATGPT, CLAUDE, CLAUDE_CODE, CODEX, GEMINI, GEMINI_CLI, SLACK, DISCORD, DISCORD_PACKAGE, TELEGRAM, WHATSAPP, MAIL,
+    MEM0, ZEP, ZEP_THREAD, LETTA, LANGMEM, HINDSIGHT, MCP_MEMORY, LANGCHAIN, SHAREGPT, OPENAI, MESSAGES,
 )  # fmt: skip
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 _BROKEN: Final = re.compile(r"[\x00\ud800-\udfff]")
 #: Names of unknown files that are shown.
 _SHOWN: Final = 5
@@ -55,6 +61,9 @@ class ImportReport:
     Attributes:
         files: the files that were read, by format.
         ingestion: what became of their conversations.
+        memories, relations: durable memories and facts of the graph that were written.
+        memories_repeated: those that were known.
+        samples: the first of those that were written.
         first, last: times of the first and the last message.
         skipped: what is nobody's words, or says nothing, and how often.
         unread: the files that were not read, by reason.
@@ -64,6 +73,10 @@ class ImportReport:
 
     files: Counter[str] = field(default_factory=Counter)
     ingestion: Ingestion = field(default_factory=Ingestion)
+    memories: int = 0
+    relations: int = 0
+    memories_repeated: int = 0
+    samples: list[str] = field(default_factory=list)
     first: datetime | None = None
     last: datetime | None = None
     skipped: Counter[str] = field(default_factory=Counter)
@@ -132,9 +145,11 @@ def import_history(
 
     export.read = count
     talks: set[str] = set()
-    records = _records(found, notes, admission, report, talks)
+    durable = DurableImport(lake, {**(defaults or {}), **(default_scope or {})}, admission.now, samples=report.samples)
+    records = _records(found, notes, admission, report, talks, durable)
     report.ingestion = ingest(lake, records, admission, default_scope, defaults, is_import=True)
     report.ingestion.conversations = len(talks)  # a long one is written in parts
+    report.memories, report.relations, report.memories_repeated = durable.memories, durable.relations, durable.repeated
     return report
 
 
@@ -179,12 +194,14 @@ def _records(
     admission: Admission,
     report: ImportReport,
     talks: set[str],
+    durable: DurableImport,
 ) -> Iterator[tuple[str, object]]:
     for one, file in found:
         report.files[one.name] += 1
         for item in _read(one, file, notes):
-            if isinstance(item, Rejection):
-                yield item.where, item
+            if not isinstance(item, ImportedTalk):
+                rejections = [item] if isinstance(item, Rejection) else durable.take(item, one.name)
+                yield from ((rejection.where, rejection) for rejection in rejections)
                 continue
             record = _conversation(item, one.name, notes, admission.now)
             times = [message["timestamp"] for message in record["messages"]]
@@ -195,6 +212,7 @@ def _records(
                 talks.add(record["conversation_id"])
                 yield item.where, record
         file.forget_beginning()
+    yield from ((rejection.where, rejection) for rejection in durable.finish())
 
 
 def _read(one: Format, file: ExportFile, notes: Notes) -> Iterator[Item]:
@@ -217,23 +235,17 @@ def _conversation(talk: ImportedTalk, name: str, notes: Notes, now: datetime) ->
             {
                 **message,
                 "timestamp": at,
-                "id": None if message.get("id") is None else _label(message["id"]),
-                "name": _label(speaker) if isinstance(speaker, str) and speaker.strip() else None,
+                "id": None if message.get("id") is None else label(message["id"]),
+                "name": label(speaker) if isinstance(speaker, str) and speaker.strip() else None,
                 **({"content": _clean(message["content"])} if "content" in message else {}),
             }
         )
     return {
-        "conversation_id": _label(f"{name}:{talk.conversation_id}"),
+        "conversation_id": label(f"{name}:{talk.conversation_id}"),
         "source": f"import:{name}",
-        "tags": sorted({_label(tag) for tag in talk.tags if tag.strip()}),
+        "tags": sorted({label(tag) for tag in talk.tags if tag.strip()}),
         "messages": messages,
     }
-
-
-def _label(value: object) -> str:
-    """Return an id, a name or a tag that is accepted: characters that are not are replaced, and long ones are cut."""
-    text = _CONTROL.sub("\ufffd", str(value))
-    return text if len(text) <= MAX_ID else f"{text[:200]}…{digest(text)}"
 
 
 def _clean(content: Any) -> Any:

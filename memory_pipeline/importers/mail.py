@@ -12,11 +12,11 @@ from datetime import UTC
 from email import policy
 from email.parser import BytesParser
 from email.utils import parseaddr, parsedate_to_datetime
-from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any, Final
 
 from memory_pipeline.domain.conversations import Rejection
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.importers.html_text import text_of_page
 from memory_pipeline.importers.json_stream import MAX_VALUE
 from memory_pipeline.importers.reading import BAD_RECORD, Format, ImportedTalk, file_mark, lines, rejected, spoken
 
@@ -135,7 +135,7 @@ def _body(mail: EmailMessage) -> str:
         text = str(body.get_content())
     except LookupError:  # an unknown character set
         text = body.get_payload(decode=True).decode("utf-8", "replace")
-    return _text_of(text) if body.get_content_type() == "text/html" else text.replace("\r\n", "\n")
+    return text_of_page(text) if body.get_content_type() == "text/html" else text.replace("\r\n", "\n")
 
 
 def own_words(text: str) -> str:
@@ -146,40 +146,6 @@ def own_words(text: str) -> str:
     if found := _SIGNATURE.search(text):
         text = text[: found.start()]
     return _BLANK.sub("\n\n", text).strip()
-
-
-class _Html(HTMLParser):
-    """Collects the text of a page, without quotations."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts: list[str] = []
-        self._hidden = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        is_quote = any(key == "class" and "gmail_quote" in (value or "") for key, value in attrs)
-        if self._hidden:
-            self._hidden += tag in ("blockquote", "style", "script", "head", "title", "div")
-        elif tag in ("blockquote", "style", "script", "head", "title") or is_quote:
-            self._hidden = 1
-        elif tag in ("br", "p", "div", "tr", "li", "h1", "h2", "h3"):
-            self.parts.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        if self._hidden and tag in ("blockquote", "style", "script", "head", "title", "div"):
-            self._hidden -= 1
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.parts.append(data if data.strip() else " ")
-
-
-def _text_of(page: str) -> str:
-    parser = _Html()
-    parser.feed(page)
-    parser.close()
-    text = "".join(parser.parts).replace("\xa0", " ")
-    return "\n".join(" ".join(line.split()) for line in text.split("\n"))
 
 
 MAIL = Format("mail", "E-mail", _matches, read=_read)

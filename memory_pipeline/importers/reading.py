@@ -11,6 +11,8 @@ from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory_pipeline.domain.conversations import Rejection
+from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.scopes import MAX_ID
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ CHUNK: Final = 2_000
 #: Numbers up to each are seconds, milliseconds and microseconds since 1970; above them nanoseconds.
 _UNITS: Final = ((10**11, 1), (10**14, 10**3), (10**17, 10**6), (10**20, 10**9))
 _NUMBER: Final = re.compile(r"[0-9]{9,19}(?:\.[0-9]+)?")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 #: Characters of a record that are kept in the quarantine.
 _MAX_RECORD: Final = 100_000
 
@@ -52,7 +55,31 @@ class ImportedTalk(NamedTuple):
     tags: tuple[str, ...] = ()
 
 
-Item = ImportedTalk | Rejection
+class ImportedMemory(NamedTuple):
+    """A memory of another product. `identity` is its id there; `user_id` its user, if the export names one."""
+
+    where: str
+    identity: str
+    text: str
+    at: datetime
+    kind: str = "fact"
+    tags: tuple[str, ...] = ()
+    user_id: str | None = None
+
+
+class ImportedRelation(NamedTuple):
+    """A relation of another product's graph, which holds from `at`, and if it has ended, `until` then."""
+
+    where: str
+    subject: str
+    predicate: str
+    object: str
+    at: datetime
+    until: datetime | None = None
+    user_id: str | None = None
+
+
+Item = ImportedTalk | ImportedMemory | ImportedRelation | Rejection
 
 
 @dataclass
@@ -90,7 +117,7 @@ class Notes:
     def undated(self, file: ExportFile) -> datetime:
         """Return the time of messages of a file that have none."""
         if self.at is None:
-            self.checks["conversations have no times and got that of their file; set another with --at"] += 1
+            self.checks["conversations or memories have no time and got that of their file; set another with --at"] += 1
         return self.at or file.modified
 
 
@@ -131,6 +158,20 @@ class Format:
                     yield from self.record(record, where, file, notes)
                 except BAD_RECORD as error:
                     yield rejected(error, where, record)
+
+
+def items_of(
+    objects: Iterable[tuple[str, str, Any]], items_in: Callable[[str, str, Any], Iterable[Item]]
+) -> Iterator[Item]:
+    """Yield what `items_in` makes of the place, key and value of each object, and rejections of what it cannot read."""
+    for where, key, record in objects:
+        if isinstance(record, Rejection):
+            yield record
+            continue
+        try:
+            yield from items_in(where, key, record)
+        except BAD_RECORD as error:
+            yield rejected(error, where, record)
 
 
 def rejected(error: Exception, where: str, record: object) -> Rejection:
@@ -179,6 +220,12 @@ def talks_of(
     yield from (ImportedTalk(where, name, said, **fields) for name, said in parts.items())
 
 
+def label(value: object) -> str:
+    """Return an id, a name or a tag that is accepted: characters that are not are replaced, and long ones are cut."""
+    text = _CONTROL.sub("\ufffd", str(value))
+    return text if len(text) <= MAX_ID else f"{text[:200]}…{digest(text)}"
+
+
 def spoken(
     role: str,
     content: object,
@@ -189,6 +236,15 @@ def spoken(
 ) -> ChatMessage:
     """Return a message. Content is a text, or parts as chat clients have them."""
     return {"role": role, "content": content, "timestamp": at, "id": id, "name": name}
+
+
+def utc_of(value: object) -> datetime | None:
+    """Return a time as :func:`time_of` does; one without a zone is UTC."""
+    at = time_of(value)
+    if at is None and isinstance(value, str) and value.strip():
+        at = datetime.fromisoformat(value.strip())
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+    return at
 
 
 def time_of(value: object) -> datetime | None:
