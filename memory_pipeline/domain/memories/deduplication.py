@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,7 +28,7 @@ from memory_pipeline.domain.text.words import STOP_WORDS, parts_of, plain, space
 from memory_pipeline.errors import InputError, ModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from memory_pipeline.domain.memories.draft import ConsolidationSettings, Curator, Draft, Similar
@@ -142,7 +143,7 @@ def is_similar(said: Changes, memory: DurableMemory) -> bool:
 
 def longest_word(content: str) -> str:
     """Return the longest word of the first sentence, before anything that a similar text may lack."""
-    words = next((words for words in map(_said, sentences(content)) if words), [])
+    words: Sequence[_Said] = next((words for words in map(_said, sentences(content)) if words), ())
     end = next((place for place, word in enumerate(words) if place and word.follows in _BREAKS), len(words))
     return max((word.written for word in words[:end]), key=len, default="")
 
@@ -299,7 +300,8 @@ class _Said(NamedTuple):
     follows: str | None
 
 
-def _said(sentence: str) -> list[_Said]:
+@lru_cache(maxsize=4_096)  # a text to remember is compared with many
+def _said(sentence: str) -> tuple[_Said, ...]:
     found: list[_Said] = []
     follows: str | None = None
     for piece in _PIECE.findall(sentence.replace("’", "'")):
@@ -310,7 +312,7 @@ def _said(sentence: str) -> list[_Said]:
         parts = [_FULL.get(part, part) for part in parts_of(plain(piece))]
         found += [_Said(part, piece, follows) for part in parts if part not in _FILLERS]
         follows = None
-    return found
+    return tuple(found)
 
 
 def _says_all(text: str, other: str, breaks: frozenset[str]) -> bool:
@@ -322,7 +324,7 @@ def _says_all(text: str, other: str, breaks: frozenset[str]) -> bool:
     return all(any(_says(said, short, breaks) for said in own) for short in others)
 
 
-def _says(long: list[_Said], short: list[_Said], breaks: frozenset[str]) -> bool:
+def _says(long: Sequence[_Said], short: Sequence[_Said], breaks: frozenset[str]) -> bool:
     one, other = [said.word for said in long], [said.word for said in short]
     if len(one) > len(other):
         added = long[len(other) :]
