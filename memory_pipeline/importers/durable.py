@@ -12,17 +12,17 @@ from memory_pipeline.domain.graph.operations import Verb
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.domain.memories.record import SourceType
-from memory_pipeline.errors import InputError
+from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph.graph import Graph
 from memory_pipeline.graph.state import GraphOverlay
-from memory_pipeline.importers.reading import ImportedMemory, ImportedRelation, label, rejected
+from memory_pipeline.importers.reading import BAD_RECORD, ImportedMemory, ImportedRelation, label, rejected
 from memory_pipeline.memories import DurableMemories, MemoryOverlay
 from memory_pipeline.memories.state import JoinedOverlays
 from memory_pipeline.overlay import PendingJournal
 from memory_pipeline.writer import MemoryWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
     from memory_pipeline.domain.conversations import Rejection
@@ -79,8 +79,9 @@ class _Owner:
         self._lake, self._whole = whole.lake, whole
         self._scope = whole.lake.new_scope(given["workspace_id"], given["agent_id"], audience.identity)
         self._writer = MemoryWriter(self._lake, self._scope, users=audience.users, user_id=given["user_id"])
-        self._changes: list[tuple[str, dict[str, Any]]] = []
-        self._edits: list[tuple[str, dict[str, Any]]] = []
+        self._changes: list[tuple[str, list[dict[str, Any]]]] = []
+        self._relations: list[ImportedRelation] = []
+        self._related: set[tuple[str, ...]] = set()
 
     @cached_property
     def _known(self) -> dict[str, tuple[str, str]]:
@@ -92,10 +93,10 @@ class _Owner:
 
     def take(self, item: ImportedMemory | ImportedRelation, name: str) -> Iterator[Rejection]:
         if isinstance(item, ImportedRelation):
-            self._edits.append((item.where, {"item": item}))
+            self._relations.append(item)
         else:
             self._remember(item, name)
-        if len(self._changes) + len(self._edits) >= _BATCH:
+        if len(self._changes) + len(self._relations) >= _BATCH:
             yield from self.write()
 
     def _remember(self, item: ImportedMemory, name: str) -> None:
@@ -114,51 +115,64 @@ class _Owner:
         else:
             change |= {"memory": MemoryVerb.UPDATE, "memory_id": before[0]}
         self._known[key] = (before[0] if before else "", text)
-        self._changes.append((item.where, change))
+        self._changes.append((item.where, [change]))
 
     def write(self) -> Iterator[Rejection]:
+        """Write what was taken."""
         changes, self._changes = self._changes, []
-        try:
-            ids = self._writer.change_memories([change for _, change in changes], now=self._whole.now)
-            self._count(changes, ids)
-        except InputError:  # one by one, to find those that are not accepted
-            for where, change in changes:
-                try:
-                    self._count([(where, change)], self._writer.change_memories([change], now=self._whole.now))
-                except InputError as error:
-                    yield rejected(error, where, change["content"])
-        edits, self._edits = self._edits, []
-        graph = Graph(
-            GraphOverlay(self._lake, self._scope, PendingJournal(self._lake, self._scope)), self._lake.calendar
-        )
-        for where, held in edits:
-            item: ImportedRelation = held["item"]
+        for where, change, problem in self._written(changes, self._writer.change_memories):
+            if problem is not None:
+                yield rejected(problem, where, change[0]["content"])
+                continue
+            self._whole.memories += 1
+            self._whole.sample(f"{change[0]['timestamp']:%Y-%m-%d}  {change[0]['kind']}  {change[0]['content']}")
+        relations, self._relations = self._relations, []
+        if not relations:
+            return
+        edits: list[tuple[str, list[dict[str, Any]]]] = []
+        state = GraphOverlay(self._lake, self._scope, PendingJournal(self._lake, self._scope))
+        graph = Graph(state, self._lake.calendar)
+        for item in relations:
             try:
-                self._relate(graph, item)
-            except InputError as error:
-                yield rejected(error, where, item._asdict())
+                edits.append((item.where, self._edits(graph, item)))
+            except BAD_RECORD as error:
+                yield rejected(error, item.where, item._asdict())
+        self._whole.repeated += sum(not edit for _, edit in edits)
+        for where, edit, problem in self._written([one for one in edits if one[1]], self._writer.graph.apply):
+            if problem is not None:
+                yield rejected(problem, where, edit)
+                continue
+            self._whole.relations += 1
+            self._whole.sample("{timestamp:%Y-%m-%d}  {subject} {predicate} {object}".format(**edit[0]))
 
-    def _count(self, changes: list[tuple[str, dict[str, Any]]], ids: list[str]) -> None:
-        self._whole.memories += len(ids)
-        for _, change in changes:
-            self._whole.sample(f"{change['timestamp']:%Y-%m-%d}  {change['kind']}  {change['content']}")
+    def _written(
+        self, changes: list[tuple[str, list[dict[str, Any]]]], write: Callable[..., object]
+    ) -> Iterator[tuple[str, list[dict[str, Any]], Exception | None]]:
+        """Write changes at once, or if one is not accepted, one by one. Yield each, with its error if it has one."""
+        try:
+            write([one for _, change in changes for one in change], now=self._whole.now)
+        except BAD_RECORD as error:
+            if len(changes) == 1:
+                yield *changes[0], error
+                return
+            for one in changes:
+                yield from self._written([one], write)
+        else:
+            yield from ((where, change, None) for where, change in changes)
 
-    def _relate(self, graph: Graph, item: ImportedRelation) -> None:
+    def _edits(self, graph: Graph, item: ImportedRelation) -> list[dict[str, Any]]:
+        """Return the edits of the graph by which it holds a relation; none if it does."""
+        terms = (item.subject, item.predicate, item.object)
+        if not all(isinstance(one, str) for one in terms):
+            raise InputError(f"a relation needs three names, not {shown(terms)}")
         target = item.object.casefold()
         known = [one for one in graph.history(item.subject, item.predicate) if one.target.casefold() == target]
         has_ended = any(one.valid_to is not None for one in known)
-        terms = {
-            "subject": item.subject,
-            "predicate": item.predicate,
-            "object": item.object,
-            "origin": Authority.IMPORT,
-        }
-        edits = [] if known else [{"edit": Verb.INSERT, "timestamp": min(item.at, self._whole.now), **terms}]
+        key = tuple(one.casefold() for one in terms)
+        is_known = bool(known) or key in self._related
+        self._related.add(key)
+        edit = {**dict(zip(("subject", "predicate", "object"), terms, strict=True)), "origin": Authority.IMPORT}
+        edits = [] if is_known else [{**edit, "edit": Verb.INSERT, "timestamp": min(item.at, self._whole.now)}]
         if item.until is not None and not has_ended:
-            edits.append({"edit": Verb.DELETE, "timestamp": item.until, **terms})
-        if not edits:
-            self._whole.repeated += 1
-            return
-        self._writer.graph.apply(edits, now=self._whole.now)
-        self._whole.relations += 1
-        self._whole.sample(f"{item.at:%Y-%m-%d}  {item.subject} {item.predicate} {item.object}")
+            edits.append({**edit, "edit": Verb.DELETE, "timestamp": min(item.until, self._whole.now)})
+        return edits

@@ -119,7 +119,7 @@ def import_history(
     Raises:
         InputError: the export cannot be read, no file is in a known format, a name is unknown, or a zone is needed.
     """
-    export, notes = export_at(path), Notes(_zone(timezone), at, date_order)
+    export, notes = export_at(path), Notes(_zone(timezone), timezone, at, date_order)
     found = _recognised(export, _formats(format), is_forced=format is not None)
     if not found:
         names = ", ".join(one.name for one in FORMATS)
@@ -243,6 +243,7 @@ def _conversation(talk: ImportedTalk, name: str, notes: Notes, now: datetime) ->
     return {
         "conversation_id": label(f"{name}:{talk.conversation_id}"),
         "source": f"import:{name}",
+        "timezone": notes.timezone,
         "tags": sorted({label(tag) for tag in talk.tags if tag.strip()}),
         "messages": messages,
     }

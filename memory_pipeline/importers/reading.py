@@ -87,7 +87,7 @@ class Notes:
     """What a reader is told, and what it tells beside the conversations.
 
     Attributes:
-        zone: the zone of times that state none, if it was given.
+        zone: the zone of times that state none, if it was given; `timezone` is its name.
         at: the time of messages that have none, if it was given.
         date_order: the order of day, month and year in dates, if it was given: ``dmy``, ``mdy`` or ``ymd``.
         skipped: what is nobody's words, and how often.
@@ -97,6 +97,7 @@ class Notes:
     """
 
     zone: tzinfo | None = None
+    timezone: str | None = None
     at: datetime | None = None
     date_order: str | None = None
     skipped: Counter[str] = field(default_factory=Counter)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from memory_pipeline.errors import InputError
 from memory_pipeline.importers.reading import (
     Clock,
     Format,
@@ -45,8 +44,9 @@ def _matches(file: ExportFile) -> bool:
     if isinstance(chats, dict) and ("personal_information" in value or "about" in value):
         return True
     return any(
-        isinstance(one, dict) and {"type", "id", "messages"} <= one.keys()
-        and any(isinstance(said, dict) and "date" in said and "type" in said for said in one["messages"])
+        isinstance(one, dict) and isinstance(one.get("messages"), list)
+        and any(isinstance(said, dict) and said.keys() & {"date", "date_unixtime"} and "type" in said
+                for said in one["messages"])
         for one in found
     )  # fmt: skip
 
@@ -86,8 +86,7 @@ def _chat(stream: JsonStream, file: ExportFile, notes: Notes, head: dict[str, An
 
 
 def _messages(stream: JsonStream, file: ExportFile, notes: Notes, chat: dict[str, Any]) -> Iterator[Item]:
-    if "id" not in chat:
-        raise InputError("a chat has no id")
+    identity = str(chat.get("id") or chat.get("name") or file.path.stem)
     clock = Clock(notes)
 
     def message_in(record: dict[str, Any]) -> ChatMessage | None:
@@ -98,13 +97,13 @@ def _messages(stream: JsonStream, file: ExportFile, notes: Notes, chat: dict[str
         text = _text(record.get("text"))
         if source := record.get("forwarded_from"):
             text = lines(f"[forwarded from {source}]", quoted(text)) if text else ""
-        is_bot = chat.get("type") == "bot_chat" and record.get("from_id") == f"user{chat['id']}"
+        is_bot = chat.get("type") == "bot_chat" and record.get("from_id") == f"user{identity}"
         name = record.get("from") or record.get("from_id")
-        return spoken("tool" if is_bot else "user", lines(text, *_media(record)), at, id=record["id"], name=name)
+        return spoken("tool" if is_bot else "user", lines(text, *_media(record)), at, id=record.get("id"), name=name)
 
-    where = f"{file.name}, chat {chat['id']}"
+    where = f"{file.name}, chat {identity}"
     places = ((f"{where}, message {n}", file.taken(stream, where)) for n, _ in enumerate(stream.items(), 1))
-    yield from talks_of(each(places, message_in), where, str(chat["id"]), tags=(str(chat.get("name") or ""),))
+    yield from talks_of(each(places, message_in), where, identity, tags=(str(chat.get("name") or ""),))
 
 
 def _text(text: Any) -> str:

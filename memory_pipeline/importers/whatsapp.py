@@ -133,7 +133,7 @@ def _order_in(file: ExportFile) -> str:
     """Return the order of day, month and year in a file: the one that is possible and makes time go forward."""
     previous: dict[str, datetime] = {}
     back: Counter[str] = Counter(dict.fromkeys(_ORDERS, 0))
-    is_dotted = True
+    is_dotted, is_unclear = True, False
     with file.text() as text:
         for line in text:
             if (stamp := _stamp_of(line)) is None:
@@ -149,10 +149,11 @@ def _order_in(file: ExportFile) -> str:
                     continue
                 back[order] += at < previous.get(order, at)
                 previous[order] = at
+            is_unclear = is_unclear or len({previous[order] for order in back}) > 1
     if is_dotted and "dmy" in back:  # no region writes the month before the day with dots
         return "dmy"
     best = [order for order in back if back[order] == min(back.values())]
-    if len(best) != 1:
+    if len(best) != 1 and (is_unclear or not best):
         problem = "can be read in several ways" if best else "cannot be read"
         raise InputError(f"the dates in {file.name} {problem}; name their order with --date-order dmy, mdy or ymd")
     return best[0]

@@ -181,3 +181,10 @@ def test_zep_threads_and_the_first_letta_file(tmp_path: Path) -> None:
            "messages": [{"role": "user", "text": "Hi.", "created_at": "2024-05-01T00:00:00+00:00"}]}  # fmt: skip
     first = Read(written(tmp_path / "b" / "agent.af", old))
     assert (first.said, first.report.samples) == ([("user", None, "Hi.")], [f"{NOW:%Y-%m-%d}  fact  human: Chad"])
+
+
+def test_relations_of_an_export_are_written_together(tmp_path: Path, root: str) -> None:
+    lines = [{"type": "relation", "from": "Anna", "to": f"Club {n % 50}", "relationType": "is_in"} for n in range(100)]
+    report = imported(Lake(root), written(tmp_path / "memory.jsonl", as_lines(*lines)))
+    assert (report.relations, report.memories_repeated) == (50, 50)
+    assert len(list(Path(root, "journal", "pending").rglob("*.jsonl*"))) <= 2

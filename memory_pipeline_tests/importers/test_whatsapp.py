@@ -48,6 +48,8 @@ def test_the_order_of_dates_is_that_in_which_time_goes_forward(tmp_path: Path) -
     with pytest.raises(InputError, match="--date-order"):
         Read(written(tmp_path / "a.txt", "3/4/24, 10:00 - Anna: Hello.\n" * 2), timezone="UTC")
     assert Read(tmp_path / "a.txt", timezone="UTC", date_order="mdy").times[0].startswith("2024-03-04")
+    same = Read(written(tmp_path / "same.txt", "1/1/24, 10:00 - Anna: Hello.\n" * 2), timezone="UTC")
+    assert same.times == ["2024-01-01T10:00:00+00:00"] * 2  # either order means the same day
     text = "".join(f"{date}/24, 10:00 - Anna: {date}\n" for date in ("3/4", "4/4", "10/4", "1/5", "2/5"))
     assert Read(written(tmp_path / "b.txt", text), timezone="UTC").times[0].startswith("2024-04-03")
 
@@ -65,6 +67,7 @@ def test_a_zone_is_asked_for_before_anything_is_written(tmp_path: Path, root: st
 def test_the_hour_that_clocks_repeat_is_resolved_by_the_order(tmp_path: Path) -> None:
     lines = [f"27.10.24, {time} - Anna: {number}" for number, time in enumerate(("02:50", "02:10", "02:40", "03:05"))]
     found = Read(written(tmp_path / "chat.txt", "\n".join(lines)), timezone="Europe/Berlin")
+    assert [one.utc_offset for one in found.messages] == [120, 60, 60, 60]
     assert [one[11:16] for one in found.times] == ["00:50", "01:10", "01:40", "02:05"]
     assert sum(found.report.checks.values()) == 1  # the first one may be of either hour
 
