@@ -60,8 +60,8 @@ def import_(
     Times, speakers and conversations stay as they are. Each conversation has the source import:NAME, so that
     `memory-pipeline rollback --source import:NAME` withdraws it. An export may be imported again, or a later one: only
     what is new is added. What other memory products hold becomes durable memories and facts of the graph. System
-    texts, thoughts of models and texts of programs are left out; results of tools are
-    context. Records that cannot be read are moved to the lake's journal/quarantine, with the reason.
+    texts, thoughts of models and texts of programs are left out; results of tools are context. Records that cannot be
+    read are moved to the lake's journal/quarantine, with the reason.
 
     \b
     Exit code: 0 something was read of each file
