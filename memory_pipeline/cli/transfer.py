@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -65,14 +66,17 @@ def rebuild(
         memory-pipeline rebuild ./lake ./march --until 2025-04-01
         memory-pipeline rebuild ./lake s3://bucket/lake
     """
+    from memory_pipeline.transfer.old_formats import OLD, format_of, records_of
     from memory_pipeline.transfer.rebuilding import rebuild as rebuilt
 
-    lake = lake_of(settings_of(old))
-    with progress(quiet=as_json) as bar:
+    with progress(quiet=as_json) as bar, TemporaryDirectory() as folder:
+        is_old = format_of(old) in OLD
+        lake, problems = records_of(old, Path(folder), new) if is_old else (lake_of(settings_of(old)), [])
         report = rebuilt(
-            lake, new, models_of(lake).embedder, now or datetime.now(UTC),
+            lake, new, models_of(lake).embedder, now or datetime.now(UTC), old_uri=old if is_old else None,
             shards=shards, configuration=configuration, until=until, progress=bar.show,
         )  # fmt: skip
+        report.not_copied += problems
     if as_json:
         click.echo(to_json(report))
     else:

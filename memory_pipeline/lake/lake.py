@@ -386,11 +386,8 @@ class Lake:
         if manifest.get("format") != _FORMAT:
             raise LakeError(
                 f"the lake at {self.storage.uri} has format {shown(manifest.get('format'))}; this version of "
-                f"memory-pipeline reads format {_FORMAT}: use another root, and ingest the conversations again. To "
-                "take along what agents remembered and edited, list it with the version that wrote the lake "
-                "(`memory-pipeline memories list --json`, `memory-pipeline graph export FILE`), and write it to the "
-                "new lake (`memory-pipeline memories remember`, `memory-pipeline graph insert`); see Upgrade in "
-                "docs/deployment.md"
+                f"memory-pipeline reads format {_FORMAT}: write it to a new lake with `memory-pipeline rebuild "
+                f"{self.storage.uri} NEW`, or use a newer version"
             )
         if not isinstance(manifest.get("secret"), str):
             raise LakeError(f"{self.storage.locate(self._path)} has no secret; restore the file")

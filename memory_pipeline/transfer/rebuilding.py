@@ -6,12 +6,16 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from memory_pipeline.domain.scopes import Scope, user_identity
+import pyarrow as pa
+
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, user_identity
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.collections.collection import COLLECTIONS
+from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.sessions.saved import SAVED
 from memory_pipeline.sessions.store import existing_stores, session_store
 from memory_pipeline.settings import sessions_url
+from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.scopes import known_scopes
 from memory_pipeline.transfer.copying import CopySelection, copy_lake
 from memory_pipeline.transfer.deriving import derive, models_without_requests
@@ -51,6 +55,7 @@ def rebuild(
     embedder: Embedder,
     now: datetime,
     *,
+    old_uri: str | None = None,
     shards: int | None = None,
     configuration: Path | None = None,
     until: datetime | None = None,
@@ -66,6 +71,7 @@ def rebuild(
         uri: a folder or ``s3://bucket/prefix`` without a lake, or the one of an interrupted call.
         embedder: the embedder of the old lake.
         now: the current time.
+        old_uri: the address of a lake of an older format, of which `source` has the records. They get new ids.
         shards: the number of shards of the new lake; by default that of the old one.
         configuration: the configuration of the new lake; by default that of the old one. Where it has another
             ``per_user``, records are written to the memory of their user, or of their agent.
@@ -78,7 +84,7 @@ def rebuild(
     """
     report = RebuildReport()
     target = source.new_copy(uri, shards, with_agents=configuration is None)
-    state = {"from": source.storage.uri, "until": until and until.isoformat(), "is_complete": False}
+    state = {"from": old_uri or source.storage.uri, "until": until and until.isoformat(), "is_complete": False}
     known = json.loads(target.storage.read(_STATE) or b"null")
     if known is not None and known | {"is_complete": False} != state:
         raise InputError(
@@ -89,9 +95,9 @@ def rebuild(
     target.storage.write(_STATE, json.dumps(state).encode())
     if configuration is not None:
         target.put_configuration(configuration)
-    changed = _changed(source, target)
+    changed = {one.own for one in _scopes(source)} if old_uri else _changed(source, target)
     report.renamed = sorted(map(str, changed))
-    same = None if not changed else frozenset(one for one in known_scopes(source) if one.own not in changed)
+    same = None if not changed else frozenset(one for one in _scopes(source) if one.own not in changed)
     copied = copy_lake(source, target, CopySelection(same, until), progress)
     report.copied = dict(copied.counts)
     if changed:
@@ -102,7 +108,7 @@ def rebuild(
         copied.hours |= renamed.hours
         report.not_copied.append(
             f"of {', '.join(report.renamed)}: facts and summaries whose messages have expired, receipts of reads, "
-            "costs of models, and uses of memories, because ids name the memory of the user"
+            "costs of models, and uses of memories, because their records have new ids"
         )
     _copy_files(source, target, report)
     models = models_without_requests(target, embedder, target.calls, now, vectors_of=source)
@@ -113,7 +119,8 @@ def rebuild(
 
 def _scopes(lake: Lake) -> set[Scope]:
     """Return the scopes of loaded and of pending records."""
-    return known_scopes(lake) | lake.journal.pending_scopes()
+    rows = [lake.tables.read(spec, columns=SCOPE_COLUMNS) for spec in (MESSAGES, GRAPH_OPERATIONS, MEMORY_EVENTS)]
+    return scopes_in(pa.concat_tables(rows)) | known_scopes(lake) | lake.journal.pending_scopes()
 
 
 def _changed(source: Lake, target: Lake) -> set[Scope]:
