@@ -13,6 +13,7 @@ from memory_pipeline.cli import (  # noqa: F401  # each module adds its commands
     contexts,
     erase,
     evaluate,
+    expiring,
     graph,
     importing,
     memories,

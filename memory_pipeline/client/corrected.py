@@ -1,16 +1,17 @@
-"""What a memory does about messages: import them, trace them, correct them, go back before them."""
+"""What a memory does about messages: import them, trace, correct and forget them, go back before them."""
 
 from __future__ import annotations
 
 from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Literal, Self, cast, overload
 
 from memory_pipeline.client.opened import AtTime, clock
 from memory_pipeline.client.tiers import TieredMemory
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.memories.events import AGENT
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.corrections import Correction
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.periods import When
+    from memory_pipeline.erasure import ErasureReport
+    from memory_pipeline.erasure.forget import ErasurePreview
     from memory_pipeline.importers import ImportReport
 
 
 class CorrectedMemory(TieredMemory):
-    """Imports messages, traces them, corrects what was learned from them, and goes back in time."""
+    """Imports messages, traces them, corrects what was learned from them, forgets them, and goes back in time."""
 
     def import_history(
         self,
@@ -155,6 +158,76 @@ class CorrectedMemory(TieredMemory):
         given = [None if one is None else redactor.text(one) for one in (text, reason)]
         models = None if dry_run else self._models
         return correct(self.lake, self.reader, models, id, given[0], words, given[1], editor, at)
+
+    @overload
+    def forget(
+        self,
+        id: str | None = None,
+        *,
+        conversation_id: str | None = None,
+        everything: bool = False,
+        dry_run: Literal[False] = False,
+        now: When | None = None,
+    ) -> ErasureReport | None: ...
+
+    @overload
+    def forget(
+        self,
+        id: str | None = None,
+        *,
+        conversation_id: str | None = None,
+        everything: bool = False,
+        dry_run: Literal[True],
+        now: When | None = None,
+    ) -> ErasurePreview: ...
+
+    def forget(
+        self,
+        id: str | None = None,  # noqa: A002  # the usual name in stores
+        *,
+        conversation_id: str | None = None,
+        everything: bool = False,
+        dry_run: bool = False,
+        now: When | None = None,
+    ) -> ErasureReport | ErasurePreview | None:
+        """Forget a durable memory, erase a conversation, or erase everything of this user or agent.
+
+        A durable memory is revoked: searches do not find it, but its history remains. A conversation, a user and an
+        agent are erased from all files, with what was made of them; this needs ``memory-pipeline[run]``. The report of
+        an erasure is its receipt, for ``memory-pipeline verify-erasure``.
+
+        Args:
+            id: of a durable memory.
+            conversation_id: a conversation of this user or agent.
+            everything: all memory of this user, also what the user said in groups; without a user, all of the agent,
+                users included.
+            dry_run: only return what would be erased, what rests on it, and which reads handed it to a model.
+            now: the current time. What is said later remains.
+
+        Raises:
+            InputError: not exactly one of them is given, or there is no such memory.
+        """
+        if sum((id is not None, conversation_id is not None, everything)) != 1:
+            raise InputError("forget takes the id of a durable memory, a conversation_id, or everything=True; give one")
+        if id is not None and not dry_run:
+            self.writer.forget(id, now=now)
+            return None
+        from memory_pipeline.client.correcting import is_own, revocation
+        from memory_pipeline.erasure import forget, preview
+
+        if id is not None:
+            return revocation(self.lake, self.reader, id)
+        workspace_id, agent_id = self._scope.workspace_id, self._scope.agent_id
+        if conversation_id is not None:
+            subject = Subject.conversation(self._scope, conversation_id, self.user_id)
+        elif self.user_id is not None:
+            subject = Subject.user(workspace_id, self.user_id, agent_id=agent_id)
+        else:
+            subject = Subject.agent(self._scope)
+        at = self.lake.calendar.moment("now", now or clock())
+        if dry_run:
+            return preview(self.lake, subject, at, is_shown=is_own(self.reader.scopes))
+        return forget(self.lake, self._models, subject, at)
 
     def rollback(
         self,

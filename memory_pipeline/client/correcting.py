@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow.compute as pc
 
-from memory_pipeline.client.tracing import messages_with_ids, rest_on
+from memory_pipeline.client.tracing import messages_with_ids
 from memory_pipeline.domain.corrections import LEAST_WORDS, Correction
 from memory_pipeline.domain.identity import MEMORY, MESSAGE, Reference
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.words import words_of
-from memory_pipeline.erasure.correct import make_again, periods_of
+from memory_pipeline.erasure.correct import BlastRadius, blast_radius, make_again
+from memory_pipeline.erasure.forget import ErasurePreview
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.codec.facts import rows_to_messages
 from memory_pipeline.lake.schemas import MESSAGES
+from memory_pipeline.reader.dependents import LearnedItem, contexts_with
 from memory_pipeline.reader.lineage import Node, expand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from memory_pipeline.client.tracing import LearnedItem
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
@@ -39,22 +40,19 @@ _OVERLAP: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class CorrectionResult:
-    """What a correction withdraws, and what rests on it: its blast radius.
+    """What a correction withdraws, and what rests on it.
 
     Attributes:
         id: of the correction, to undo it; None in a plan.
         quotes: the parts of messages that are withdrawn, by message.
         text: what replaces them.
-        rests_on: facts, graph facts, durable memories and lines of summaries that rest on these messages. They are made
-            again, and some may stay as they are.
-        partitions: keys of the hours and periods that are made again, by grain.
+        radius: what rests on these messages: its ``rests_on``, ``partitions`` and ``handed_over``.
     """
 
     id: str | None
     quotes: Mapping[str, tuple[str, ...]]
     text: str | None
-    rests_on: tuple[LearnedItem, ...]
-    partitions: Mapping[str, tuple[str, ...]]
+    radius: BlastRadius
 
     def lines(self) -> Iterator[str]:
         """Yield the result as lines for people."""
@@ -63,10 +61,7 @@ class CorrectionResult:
             yield from (f"  {quote.strip()}" for quote in quotes)
         if self.text is not None:
             yield f"replaced by: {self.text}"
-        yield f"rests on these messages: {len(self.rests_on):,}"
-        yield from (f"  {one.what}: {one.content}  {one.id}" for one in self.rests_on)
-        counts = ", ".join(f"{grain} {' '.join(keys)}" for grain, keys in self.partitions.items() if keys)
-        yield f"made again: {counts}"
+        yield from self.radius.lines()
         yield "nothing is changed yet" if self.id is None else f"done; to undo it: memory-pipeline undo {self.id}"
 
 
@@ -92,9 +87,7 @@ def correct(
         messages.append(one)
         quotes[one.id] = tuple(quote for quote in every if quote in one.content)
     made = Correction(scope, tuple(quotes), every, text, reason, editor, now)
-    found = rest_on(lake, scope, messages)
-    items = {one.id: one for listed in found.values() for one in listed}
-    result = CorrectionResult(None, quotes, text, tuple(items.values()), _partitions(lake, quotes))
+    result = CorrectionResult(None, quotes, text, blast_radius(lake, [scope], quotes, is_own(reader.scopes)))
     if models is None:
         return result
     lake.corrections.add(made)
@@ -120,11 +113,10 @@ def rollback(
         if messages:
             ids = tuple(one.id for one in messages)
             made.append(Correction(scope, ids, (), None, reason, editor, now))
-            found = rest_on(lake, scope, messages)
-            items = {one.id: one for listed in found.values() for one in listed}
             quotes = {one.id: (one.content,) for one in messages}
             identifier = None if models is None else made[-1].id
-            results.append(CorrectionResult(identifier, quotes, None, tuple(items.values()), _partitions(lake, ids)))
+            radius = blast_radius(lake, [scope], quotes, is_own(scopes))
+            results.append(CorrectionResult(identifier, quotes, None, radius))
     if models is not None and made:
         for one in made:
             lake.corrections.add(one)
@@ -142,6 +134,25 @@ def undo(lake: Lake, scopes: Sequence[Scope], models: Models, identifier: str, e
             make_again(lake, models, [undoing])
             return
     raise InputError(f"no correction in force has the id {shown(identifier)}; `corrections` lists those that are")
+
+
+def revocation(lake: Lake, reader: MemoryReader, memory_id: str) -> ErasurePreview:
+    """Return what is known of a durable memory that would be revoked. Nothing is erased, or made again."""
+    memory = reader.memories.get(memory_id)
+    if memory is None:
+        raise InputError(f"memory {shown(memory_id)} is unknown; use an id of a search")
+    scopes = reader.scopes
+    read = contexts_with(lake, scopes[0].workspace_id, [memory.id], is_own(scopes))
+    own = tuple(one for one in scopes if one.identity == reader.memories.identity_of(memory.id))
+    item = LearnedItem(memory.id, "memory", memory.content)
+    return ErasurePreview({"memories": 1}, own, (), (memory.id,), BlastRadius((item,), {}, read))
+
+
+def is_own(scopes: Sequence[Scope]) -> Callable[[Scope], bool]:
+    """Return whether a memory with these scopes may tell of reads of a scope: of its own, an agent of all its users."""
+    if not any(scope.identity for scope in scopes):
+        return lambda read: read.own in scopes
+    return lambda read: read in scopes
 
 
 def _resolved(lake: Lake, reader: MemoryReader, identifier: str) -> tuple[Scope, list[Message], str | None]:
@@ -208,7 +219,3 @@ def _with_same_words(lake: Lake, scope: Scope, quotes: Iterable[str], known: set
     where = (pc.field("scope") == scope.key) & reduce(or_, said)
     rows = lake.tables.read(MESSAGES, where=where, scopes=[scope.key])
     return [one for one in rows_to_messages(rows) if one.id not in known]
-
-
-def _partitions(lake: Lake, message_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    return {grain.value: tuple(sorted(keys)) for grain, keys in periods_of(lake, message_ids).items()}

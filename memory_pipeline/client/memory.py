@@ -22,7 +22,6 @@ from memory_pipeline.domain.memories.events import AGENT
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import label_of
 from memory_pipeline.domain.sessions import MAX_TTL
-from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, MemoryPipelineError, shown
 from memory_pipeline.overlay import one_read
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.fields import NewMemoryFields
     from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind
     from memory_pipeline.domain.periods import When
-    from memory_pipeline.erasure import ErasureReport
     from memory_pipeline.graph import Graph
     from memory_pipeline.memories.contexts import Contexts
     from memory_pipeline.reader.packing.items import InjectedContext
@@ -321,46 +319,6 @@ class Memory(CorrectedMemory):
             InputError: `id` is not the id of a durable memory.
         """
         return self.reader.memories.history(id)
-
-    def forget(
-        self,
-        id: str | None = None,  # noqa: A002  # the usual name in stores
-        *,
-        conversation_id: str | None = None,
-        everything: bool = False,
-        now: When | None = None,
-    ) -> ErasureReport | None:
-        """Forget a durable memory, erase a conversation, or erase everything of this user or agent.
-
-        A durable memory is revoked: searches do not find it, but its history remains. A conversation, a user and an
-        agent are erased from all files, with what was made of them; this needs ``memory-pipeline[run]``. The report of
-        an erasure is its receipt, for ``memory-pipeline verify-erasure``.
-
-        Args:
-            id: of a durable memory.
-            conversation_id: a conversation of this user or agent.
-            everything: all memory of this user, also what the user said in groups; without a user, all of the agent,
-                users included.
-            now: the current time. What is said later remains.
-
-        Raises:
-            InputError: not exactly one of them is given, or there is no such memory.
-        """
-        if sum((id is not None, conversation_id is not None, everything)) != 1:
-            raise InputError("forget takes the id of a durable memory, a conversation_id, or everything=True; give one")
-        if id is not None:
-            self.writer.forget(id, now=now)
-            return None
-        from memory_pipeline.erasure import forget
-
-        workspace_id, agent_id = self._scope.workspace_id, self._scope.agent_id
-        if conversation_id is not None:
-            subject = Subject.conversation(self._scope, conversation_id, self.user_id)
-        elif self.user_id is not None:
-            subject = Subject.user(workspace_id, self.user_id, agent_id=agent_id)
-        else:
-            subject = Subject.agent(self._scope)
-        return forget(self.lake, self._models, subject, self.lake.calendar.moment("now", now or clock()))
 
     def run(self, *, now: When | None = None) -> Results:
         """Process all pending data of the lake: facts, summaries of closed periods, graph, and durable memories.

@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.identity import MESSAGE, Reference
-from memory_pipeline.domain.periods import SUMMARY_GRAINS
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.codec.facts import rows_to_messages
-from memory_pipeline.lake.schemas import FACTS, IS_FACT, MESSAGES, SUMMARIES
+from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
+from memory_pipeline.reader.dependents import LearnedItem, facts_on, made_of
 from memory_pipeline.writer.known_messages import KnownMessages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
-    from datetime import datetime
 
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
 
 _TURN: Final = "turn"
-_FACT: Final = ["id", "kind", "content", "message_ids", "extraction_method", "model", "fallback"]
 _WIDTH: Final = 100
-
-
-@dataclass(frozen=True, slots=True)
-class LearnedItem:
-    """What was made of a message.
-
-    Attributes:
-        id: its id, which :meth:`MemoryReader.expand` accepts.
-        what: ``fact``, ``graph``, ``memory``, or the grain of a summary, which has a line that rests on the message.
-        content: its text.
-        used_at: when this memory was last handed to a model, UTC; None if it was not, or is no durable memory.
-    """
-
-    id: str
-    what: str
-    content: str
-    used_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +115,9 @@ def _with_ids(lake: Lake, scope: Scope, identifiers: Iterable[str]) -> tuple[lis
 
 
 def _traces(lake: Lake, scope: Scope, messages: Sequence[Message], waiting: Collection[str]) -> list[MessageTrace]:
-    facts = _facts(lake, scope, messages)
-    learned = _derived(lake, scope, messages, facts)
+    ids = [message.id for message in messages]
+    facts = facts_on(lake, [scope], ids)
+    learned = made_of(lake, [scope], ids, facts)
     ledger = lake.ledger.entries(table_asset("working"), {message.hour for message in messages})
     rules = DeterministicExtractor(lake.calendar.timezone)
     corrections = lake.corrections.in_force(lake.journal.entries(scope))
@@ -159,17 +140,6 @@ def _traces(lake: Lake, scope: Scope, messages: Sequence[Message], waiting: Coll
     return found
 
 
-def _facts(lake: Lake, scope: Scope, messages: Sequence[Message]) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of the loaded facts that rest on messages, by message."""
-    ids, hours = {message.id for message in messages}, sorted({message.hour.key for message in messages})
-    where = pc.field("scope") == scope.key
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in lake.tables.read(FACTS, hours, columns=_FACT, where=where, scopes=[scope.key]).to_pylist():
-        for one in ids.intersection(row["message_ids"]):
-            found[one].append(row)
-    return found
-
-
 def _reader_of(rows: Iterable[dict[str, Any]]) -> str:
     """Return what extracted facts: a model, or rules, also in place of a model."""
     by = sorted({row["model"] or row["extraction_method"] for row in rows if row["kind"] != _TURN})
@@ -187,54 +157,6 @@ def _why(message: Message, *, is_read: bool, is_unfinished: bool) -> str:
     if not is_read:
         return "the pipeline has not read it yet; run `memory-pipeline run`"
     return "it states nothing that can be understood alone and lasts; searches find the message as it was said"
-
-
-def rest_on(lake: Lake, scope: Scope, messages: Sequence[Message]) -> dict[str, list[LearnedItem]]:
-    """Return everything that rests on messages, by message."""
-    facts = _facts(lake, scope, messages)
-    found = _derived(lake, scope, messages, facts)
-    for message_id, rows in facts.items():
-        found[message_id] = [*(LearnedItem(row["id"], "fact", row["content"]) for row in rows), *found[message_id]]
-    return found
-
-
-def _derived(
-    lake: Lake, scope: Scope, messages: Sequence[Message], facts: dict[str, list[dict[str, Any]]]
-) -> dict[str, list[LearnedItem]]:
-    """Return graph facts, memories and lines of summaries that rest on messages, by message."""
-    found: dict[str, list[LearnedItem]] = defaultdict(list)
-    if not lake.exists:
-        return found
-    ids = {message.id for message in messages}
-    graph = lake.graph_rows.read([scope], ["id", "source", "label", "target", "evidence"], IS_FACT).to_pylist()
-    for row in graph:
-        for one in ids.intersection(row["evidence"]):
-            found[one].append(LearnedItem(row["id"], "graph", f"{row['source']} {row['label']} {row['target']}"))
-    used = {one.memory_id: one.at for one in sorted(lake.access_log.uses([scope]), key=lambda one: one.at)}
-    columns = ["memory_id", "content", "source_ids"]
-    for row in lake.memory_rows.read([scope], columns, "is_newest").to_pylist():
-        for one in ids.intersection(row["source_ids"] or ()):
-            identifier = row["memory_id"]
-            found[one].append(LearnedItem(identifier, "memory", row["content"], used.get(identifier)))
-    # The points of a grain cite the facts, or the points of the next finer grain.
-    sources: dict[str, set[str]] = defaultdict(set)
-    for message_id, listed in facts.items():
-        for row in listed:
-            sources[row["id"]].add(message_id)
-    for grain in SUMMARY_GRAINS:
-        keys = sorted({lake.calendar.ancestor(message.hour, grain).key for message in messages})
-        where = pc.field("scope") == scope.key
-        columns = ["id", "key_points"]
-        cited: dict[str, set[str]] = defaultdict(set)
-        rows = lake.tables.read(SUMMARIES, keys, columns=columns, where=where, scopes=[scope.key], grain=grain.value)
-        for row in rows.to_pylist():
-            for number, point in enumerate(row["key_points"]):
-                rests_on = {one for source in point["source_ids"] for one in sources.get(source, ())}
-                for one in rests_on:
-                    found[one].append(LearnedItem(f"{row['id']}#{number}", str(grain), point["sentence"]))
-                cited[f"{row['id']}#{number}"] |= rests_on
-        sources = cited
-    return found
 
 
 def _cut(text: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow.compute as pc
 
 from memory_pipeline.analytics import Warehouse, models_of
 from memory_pipeline.domain.erasure import Forgotten, Tombstone, merged
@@ -25,6 +26,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope, user_identity
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.domain.text.words import Mentions
+from memory_pipeline.erasure.correct import blast_radius
 from memory_pipeline.erasure.erasure_log import ErasureLog
 from memory_pipeline.erasure.expired_sources import note_summaries, remark_expired, scrub_summaries
 from memory_pipeline.erasure.memories import (
@@ -55,7 +57,7 @@ from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import PROJECTIONS, key_in
 from memory_pipeline.lake.orphans import unnamed_files, unread_indices
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, IS_FACT, MEMORY_EVENTS, MESSAGES, TABLES
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, IS_FACT, MEMORY_EVENTS, MESSAGES, TABLES
 from memory_pipeline.models.factory import stored_models
 from memory_pipeline.steps.replay import replay, with_ancestors
 from memory_pipeline.steps.scopes import groups_with, known_scopes, recompute_scopes
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.model_calls import Use
     from memory_pipeline.domain.subjects import Subject
+    from memory_pipeline.erasure.correct import BlastRadius
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
 
@@ -94,16 +97,29 @@ class ErasurePreview:
         counts: rows, messages and records by place.
         hours: sorted keys of the hours of the messages.
         sample: ids of some of the messages, facts and memory events.
+        radius: what rests on it; None if only the data was counted.
     """
 
     counts: dict[str, int]
     scopes: tuple[Scope, ...]
     hours: tuple[str, ...]
     sample: tuple[str, ...]
+    radius: BlastRadius | None = None
 
 
-def preview(lake: Lake, subject: Subject, now: datetime, *, sample: int = 10) -> ErasurePreview:
-    """Return the subject's data in the lake. Change nothing."""
+def preview(
+    lake: Lake,
+    subject: Subject,
+    now: datetime,
+    *,
+    sample: int = 10,
+    only_counts: bool = False,
+    is_shown: Callable[[Scope], bool] = lambda _: True,
+) -> ErasurePreview:
+    """Return the subject's data in the lake and, unless `only_counts`, what rests on it. Change nothing.
+
+    `is_shown` returns whether a read of the memory of a scope may be told, by default all of the workspace.
+    """
     found = find(lake, SubjectScanner(lake, subject, now), Forgotten(Tombstone.of(subject, now, secrets.token_hex(16))))
     ids = sorted(identifier for spec in (MESSAGES, FACTS, MEMORY_EVENTS) for identifier in found.ids(spec))
     counts = counted(found) + Counter({PLACE: sum(1 for _ in entries_of(lake, subject, now))})
@@ -112,7 +128,17 @@ def preview(lake: Lake, subject: Subject, now: datetime, *, sample: int = 10) ->
         tuple(sorted(found.scopes | {group for group, _ in found.memberships}, key=str)),
         tuple(sorted(found.hours)),
         tuple(ids[:sample]),
+        None if only_counts else _radius(lake, found, is_shown),
     )
+
+
+def _radius(lake: Lake, found: ScanResult, is_shown: Callable[[Scope], bool]) -> BlastRadius:
+    keys = found.rows.get(GRAPH_OPERATIONS.name, {})
+    columns, operations = ["id", "evidence_id"], found.ids(GRAPH_OPERATIONS)
+    edits = lake.tables.read(GRAPH_OPERATIONS, [*keys], columns=columns, where=pc.field("is_edit")).to_pylist()
+    roots = {identifier for spec in (MESSAGES, FACTS, MEMORY_EVENTS) for identifier in found.ids(spec)}
+    roots |= {row["evidence_id"] for row in edits if row["id"] in operations} | found.pending_ids
+    return blast_radius(lake, sorted(found.scopes, key=str), roots, is_shown)
 
 
 def is_known(lake: Lake, subject: Subject, now: datetime) -> bool:

@@ -64,6 +64,7 @@ class ScanResult:
         hours: keys of the hours with data of the subject.
         files: pending journal files with matching records, and their remaining contents.
         pending: the number of matching records in these files.
+        pending_ids: ids of those that go.
         corrections: corrections of erased messages, or with the words of the person.
         set_aside: paths of matching records in the quarantine.
     """
@@ -80,6 +81,7 @@ class ScanResult:
     hours: set[str] = field(default_factory=set)
     files: dict[JournalFile, Contents] = field(default_factory=dict)
     pending: int = 0
+    pending_ids: set[str] = field(default_factory=set)
     set_aside: list[str] = field(default_factory=list)
     corrections: list[Correction] = field(default_factory=list)
     texts: set[str] = field(default_factory=set)
@@ -138,7 +140,9 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
             found.pending += removed + rewritten
             found.scopes |= {scope} if scope else set()
             remaining_ids = {record.id for record in _records(remaining)}
-            found.hours |= {record.hour.key for record in _records(contents) if record.id not in remaining_ids}
+            gone = [record for record in _records(contents) if record.id not in remaining_ids]
+            found.pending_ids |= {record.id for record in gone}
+            found.hours |= {record.hour.key for record in gone}
             found.texts |= _contents(contents) - _contents(remaining)
     for entry in lake.journal.set_aside_files():
         if scanner.holds(lake.storage.read(entry.path) or b""):

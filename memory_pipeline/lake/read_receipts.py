@@ -103,6 +103,21 @@ class ReadReceipts:
             found |= {row["id"]: row for row in filter(is_wanted, rows)}
         return sorted(found.values(), key=lambda row: str(row["id"]), reverse=True)[:most]
 
+    def with_items(self, workspace_id: str, is_wanted: Callable[[Row], bool]) -> list[tuple[Row, list[Row]]]:
+        """Return the receipts of a workspace that have items that are wanted, each with these."""
+        found: dict[str, tuple[Row, list[Row]]] = {}
+
+        def note(rows: Iterable[Row]) -> None:
+            for row in rows:
+                if row["workspace_id"] == workspace_id and (items := [*filter(is_wanted, row["items"])]):
+                    found[row["id"]] = row, items
+
+        note(self._pending())
+        where = pc.field("workspace_id") == workspace_id
+        for day in self.tables().keys(READ_RECEIPTS):  # one by one, since they may be large
+            note(self.tables().read(READ_RECEIPTS, [day], where=where).to_pylist())
+        return list(found.values())
+
     def settle(self, now: datetime | None = None) -> None:
         """Move the pending rows into the table. With `now`, also delete those that are no longer kept.
 

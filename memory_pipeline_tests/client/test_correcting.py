@@ -74,9 +74,43 @@ def test_a_plan_names_what_rests_on_the_statement_and_changes_nothing(memory: Me
     before = lake_digest(memory.lake)
     plan = memory.correct(wrong_id(memory), dry_run=True, now=LATER)
     assert plan.id is None
-    assert {one.what for one in plan.rests_on} >= {"fact", "daily", "weekly", "monthly", "quarterly", "yearly"}
-    assert plan.partitions["yearly"] == ("2025",)
+    assert {one.what for one in plan.radius.rests_on} >= {"fact", "daily", "weekly", "monthly", "quarterly", "yearly"}
+    assert plan.radius.partitions["yearly"] == ("2025",)
     assert not differing(before, lake_digest(reopened(memory).lake))
+
+
+def test_a_plan_names_the_reads_that_handed_it_to_a_model(memory: Memory) -> None:
+    handed = memory.context("Where does Nadia live?", conversation={"conversation_id": "trip"}, now=LATER)
+    assert "Lisbon" in str(handed)
+    memory.context("What is the name of the dog?", max_tokens=60, now=LATER)
+    agent = Memory(memory.lake.storage.uri)
+    agent.add("The office of Contoso is in Braga.", conversation_id="office", now=LATER)
+    memory.context("Where is the office of Contoso?", now=LATER)
+    plan = memory.correct(wrong_id(memory), dry_run=True, now=LATER)
+    [trip] = [one for one in plan.radius.handed_over if one.conversation_id == "trip"]
+    assert (trip.receipt_id, trip.agent_id, trip.operation) == (handed.receipt_id, "default", "context")
+    assert any("Lisbon" in text for text in trip.texts)
+    assert not any("Bruno" in text for one in plan.radius.handed_over for text in one.texts)
+    assert any("trip" in line and handed.receipt_id in line for line in plan.lines())
+    # The same once a run has moved them to the table, and the receipt itself tells of the correction.
+    memory.lake.read_receipts.settle()
+    done = memory.correct(wrong_id(memory), now=LATER)
+    assert [one.receipt_id for one in done.radius.handed_over] == [one.receipt_id for one in plan.radius.handed_over]
+    receipt = reopened(memory).receipt(handed.receipt_id)
+    assert receipt is not None
+    assert any(item.state == "withdrawn" and "Lisbon" in item.text for item in receipt.items)
+
+
+def test_the_reads_of_other_users_are_told_to_the_agent_alone(memory: Memory) -> None:
+    agent = Memory(memory.lake.storage.uri)
+    office = agent.add("The office of Contoso is in Braga.", now=LATER).accepted[0]
+    for user in ("anna", "ben"):
+        read = Memory(memory.lake.storage.uri, user_id=user)
+        assert "Braga" in str(read.context("Where is the office of Contoso?", now=LATER + timedelta(minutes=1)))
+    own = reopened(memory).correct(office, dry_run=True, now=LATER).radius.handed_over
+    assert [len(one.texts) > 0 for one in own] == [True]
+    every = Memory(memory.lake.storage.uri).correct(office, dry_run=True, now=LATER).radius.handed_over
+    assert len(every) == 2
 
 
 def test_a_withdrawn_statement_is_in_no_grain_and_the_rest_stays(memory: Memory) -> None:

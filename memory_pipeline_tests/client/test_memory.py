@@ -315,7 +315,7 @@ def test_a_conversation_and_a_user_are_erased(root: str, memory: Memory) -> None
     assert contents(ben)[0] == "User: I live in Oslo."
     for wrong in ({}, {"conversation_id": "c1", "everything": True}):
         with pytest.raises(InputError, match="give one"):
-            memory.forget(**wrong)  # type: ignore[arg-type]  # that is the point
+            memory.forget(**wrong)  # type: ignore[call-overload]  # that is the point
 
 
 def test_list_returns_summaries_and_memories_too(memory: Memory) -> None:
