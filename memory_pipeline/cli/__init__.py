@@ -19,6 +19,7 @@ from memory_pipeline.cli import (  # noqa: F401  # each module adds its commands
     memories,
     operate,
     read,
+    reembed,
     serve,
     sessions,
     share,

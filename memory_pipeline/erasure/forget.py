@@ -170,10 +170,8 @@ def forget(
     Raises:
         LakeError: writers kept adding data of the subject. Everything found so far is removed; retry.
         CommitConflictError: other writers kept committing first; retry.
-        ConfigurationError: another version of this package wrote the index.
     """
     models = asking_nobody(lake, models, now)
-    lake.index.check(models.embedder)
     known = lake.tombstones.all()
     salt = next((one.salt for one in known if one.workspace_id == subject.workspace_id), secrets.token_hex(16))
     tombstones = merged(known, Tombstone.of(subject, at or now, salt))
@@ -285,10 +283,9 @@ def asking_nobody(lake: Lake, models: Models, now: datetime) -> Models:
     """Return models that need no server, no budget and no embedder, so that nothing holds up an erasure."""
     if models.store is not None:
         models = stored_models(lake.configuration(), models.store, lake.calendar.timezone, lambda: now)
-    known = lake.index.embedder()
-    if known in (None, (models.embedder.name, models.embedder.dimension)):
-        return models
-    return replace(models, embedder=_StoredVectors(*known))
+    own = models.embedder.name, models.embedder.dimension
+    known = [made_by for index in lake.indices.all() if index.is_complete and (made_by := index.embedder())]
+    return models if not known or own in known else replace(models, embedder=_StoredVectors(*known[0]))
 
 
 def _remove(
@@ -372,7 +369,9 @@ def purge_rows(lake: Lake, scopes: Collection[Scope] | None, log: ErasureLog) ->
         log.purge(spec.name, lake.tables.purge(spec, orphans=_ORPHANS))
     for name in sorted(folders & known):
         log.purge("marts", lake.tables.purge_path(f"marts/{name}", orphans=_ORPHANS))
-    lake.index.purge(scopes)
+    lake.indices.sweep()
+    for index in lake.indices.all():
+        index.purge(scopes)
     for projection in lake.projections.values():
         projection.purge(scopes)
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.calls.call_store import Calls
     from memory_pipeline.lake.calls.reading_calls import ReadingCalls
     from memory_pipeline.lake.corrections import CorrectionFiles
+    from memory_pipeline.lake.index.indices import Indices
     from memory_pipeline.lake.index.scoped_rows import ScopedRows
     from memory_pipeline.lake.index.vector_index import VectorIndex
     from memory_pipeline.lake.members import Members
@@ -502,11 +503,16 @@ class Lake:
         return ReadingCalls(self.storage, self.tables, lambda: self.exists)
 
     @cached_property
-    def index(self) -> VectorIndex:
-        """The vector index."""
-        from memory_pipeline.lake.index.vector_index import VectorIndex
+    def indices(self) -> Indices:
+        """The vector indices, one for each embedder."""
+        from memory_pipeline.lake.index.indices import Indices
 
-        return VectorIndex(self.storage, self.shards)
+        return Indices(self.storage, self.shards)
+
+    @property
+    def index(self) -> VectorIndex:
+        """A vector index, for reads that need no vectors."""
+        return self.indices.any
 
     @cached_property
     def projections(self) -> dict[str, ScopedRows]:

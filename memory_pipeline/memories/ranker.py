@@ -96,11 +96,20 @@ Layouts = list[tuple[RowBlock, "Collection[str]"]]
 
 
 class MemoryLayouts:
-    """The layouts of one scope. Safe to use from several threads."""
+    """The layouts of one scope. Safe to use from several threads.
 
-    def __init__(self, state: MemoryOverlay, embedder: Embedder) -> None:
+    `beside` returns the embedder's vectors by content, for memories whose stored vector is of another embedder.
+    """
+
+    def __init__(
+        self,
+        state: MemoryOverlay,
+        embedder: Embedder,
+        beside: Callable[[], Mapping[str, NDArray[np.float32]]] = dict,
+    ) -> None:
         self._state = state
         self._embedder = embedder
+        self._beside = beside
         self._pools = {pool: Derived(partial(self._laid_out, pool), state.is_of) for pool in Pool}
         self._headers = Derived(self._headers_laid_out, state.is_of)
         #: Layouts of the table's rows; None for headers.
@@ -122,7 +131,7 @@ class MemoryLayouts:
 
         def lay_out() -> RowBlock:
             rows = self._state.rows(pool.where, {*_COLUMNS, *_WITH_CONTENT, *_VECTORS})
-            return _row_block(rows, _vectors_by(rows, self._embedder), self._state.scope)
+            return _row_block(rows, self._vectors_by(rows), self._state.scope)
 
         memories = [memory for memory in top.above.newest.values() if pool.holds(memory)]
         pending: Layouts = [
@@ -155,7 +164,7 @@ class MemoryLayouts:
         if missing:
             where = f"{_NEWEST} AND memory_id IN ({', '.join(map(quoted, missing))})"
             rows = self._state.rows(where, {"content", *_VECTORS})
-            stored = zip(rows["content"].to_pylist(), _vectors_by(rows, self._embedder), strict=True)
+            stored = zip(rows["content"].to_pylist(), self._vectors_by(rows), strict=True)
             known |= {content: vector for content, vector in stored if not np.isnan(vector[0])}
         new = [content for content in contents if content not in known]
         if new:
@@ -163,6 +172,16 @@ class MemoryLayouts:
         self._vectors = {content: vector for content, vector in known.items() if not np.isnan(vector[0])}
         vectors = [known[memory.content] for memory in memories]
         return np.array(vectors, np.float32).reshape(len(memories), self._embedder.dimension)
+
+    def _vectors_by(self, rows: pa.Table) -> NDArray[np.float32]:
+        """Return the vectors of rows; NaN for rows without a vector of this embedder."""
+        vectors = _vectors_by(rows, self._embedder)
+        missing = np.flatnonzero(np.isnan(vectors[:, 0]))
+        if len(missing) and (beside := self._beside()):
+            contents = rows["content"].take(pa.array(missing)).to_pylist()
+            for place, content in zip(missing.tolist(), contents, strict=True):
+                vectors[place] = beside.get(content, np.nan)
+        return vectors
 
 
 def _header_block(rows: pa.Table) -> RowBlock:

@@ -335,8 +335,9 @@ class MemoryReader(PromptReader):
         """
         lake = self._lake
         for scope in self.scopes if lake.exists else ():
-            is_cached = lake.index.is_cached(scope)
-            for rows in (lake.index, lake.graph_rows, lake.events, lake.memory_rows):
+            index = lake.indices.of(self._embedder)
+            is_cached = index.is_cached(scope)
+            for rows in (index, lake.graph_rows, lake.events, lake.memory_rows):
                 if is_cached:
                     rows.version(scope)  # it is there, and this version of the package has read from it
                 else:

@@ -122,10 +122,12 @@ class ScopeStates:
             IndexOverlay(self._lake, scope, self._embedder, pending, self._resident, self._is_worth),
             GraphOverlay(self._lake, scope, pending, self._is_worth),
             memories,
-            MemoryLayouts(memories, self._embedder),
+            MemoryLayouts(
+                memories, self._embedder, lambda: self._lake.indices.of(self._embedder).memory_vectors([scope])
+            ),
             SuppressionIndex(memories),
         )
 
     def _is_worth(self) -> bool:
         """Return whether a scope is cached: what is read with it is then cached too, so that no table is opened."""
-        return any(map(self._lake.index.is_cached, self.scopes()))
+        return any(map(self._lake.indices.of(self._embedder).is_cached, self.scopes()))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.text.ranking import Window
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.index.filters import Filter
+    from memory_pipeline.lake.index.vector_index import VectorIndex
     from memory_pipeline.search.index_overlay import IndexOverlay
 
 
@@ -54,7 +55,7 @@ class Candidates:
     """
 
     def __init__(self, lake: Lake, scopes: Callable[[], Sequence[IndexOverlay]], embedder: Embedder) -> None:
-        self._index = lake.index
+        self._indices = lake.indices
         self._scopes = scopes
         self._embedder = embedder
         self._copies = Copies()
@@ -150,9 +151,13 @@ class Candidates:
         pending = None if tail is None else tail.rows if masks[0] is None else tail.rows.filter(masks[0])
         return FilteredRows(segments, masks, self._total_on_disk(of.scope, grain, where, pending)), True
 
+    @property
+    def _index(self) -> VectorIndex:
+        return self._indices.of(self._embedder)
+
     def check(self) -> None:
         """Raise ConfigurationError if the index was built with another embedder."""
-        self._index.check(self._embedder)
+        self._indices.of(self._embedder)
 
     def embedded(self, text: str) -> NDArray[np.float32] | None:
         """Return the vector of a text; None if the embedder failed."""

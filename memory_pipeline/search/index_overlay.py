@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.index.vector_index import Loaded
+    from memory_pipeline.lake.index.vector_index import Loaded, VectorIndex
     from memory_pipeline.overlay import PendingFile, PendingJournal
 
 
@@ -333,7 +333,7 @@ class IndexOverlay:
         resident: ResidentRows,
         is_worth: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.index = lake.index
+        self._indices = lake.indices
         self.is_worth = is_worth
         self.scope = scope
         self.embedder = embedder
@@ -346,6 +346,11 @@ class IndexOverlay:
         }
         # The row ids by grain, and the version at which they were read.
         self._numbers: tuple[int | None, Mapping[Grain, NDArray[np.uint64]]] = None, {}
+
+    @property
+    def index(self) -> VectorIndex:
+        """The index of the embedder."""
+        return self._indices.of(self.embedder)
 
     def rows(self, grain: Grain) -> GrainRows:
         """Return the newest rows of a grain."""

@@ -12,6 +12,7 @@ from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.lake.codec.codec import scope_of
 from memory_pipeline.lake.codec.memories import vectors_to_lists
+from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.lake.index.index_rows import COMPUTED
 
 if TYPE_CHECKING:
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.periods import Grain, Period
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.lake import Lake
 
 
 def with_vectors(
@@ -62,6 +64,20 @@ def embedded(uses: Mapping[str, Use], embedder: Embedder) -> dict[str, NDArray[n
         return {}
     vectors = embedder.embed(list(uses), list(uses.values())).astype(np.float16).astype(np.float32)
     return {text: vector for text, vector in zip(uses, vectors, strict=True) if not np.isnan(vector[0])}
+
+
+def stored_vectors(lake: Lake, grain: Grain, rows: pa.Table, embedder: Embedder) -> dict[str, NDArray[np.float32]]:
+    """Return the vectors by an embedder of rows of a grain, by text: from the rows, else from the embedder's index.
+
+    Rows that another embedder's run has written have their vectors only there.
+    """
+    found, models = vectors_in(rows, embedder), rows["embed_model"]
+    others = rows.filter(pc.fill_null(pc.not_equal(models, embedder.name), False))
+    index = lake.indices.find(embedder) if others.num_rows else None
+    if index is None:
+        return found
+    within = f"grain = '{grain}' AND period IN ({listed(others['period'].unique().to_pylist())})"
+    return {**index.vectors(within), **found}
 
 
 def vectors_in(rows: pa.Table, embedder: Embedder) -> dict[str, NDArray[np.float32]]:

@@ -30,7 +30,7 @@ from memory_pipeline.lake.files.storage_errors import REMEDY
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, OPERATIONS
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
-from memory_pipeline.steps.embed import vectors_in, with_vectors
+from memory_pipeline.steps.embed import stored_vectors, with_vectors
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
 from memory_pipeline.steps.lost_rows import has_lost, lost_rows
 from memory_pipeline.steps.results import PartitionResult, RowDigests, digests_of, unfinished_rows
@@ -167,7 +167,7 @@ def extract_facts(
         reading = read_hours(lake, extractor, hours, old, shard, is_fresh=is_fresh)
         refused: defaultdict[str, Counter[str]] = defaultdict(Counter)
         waiting: set[_Key] = set()
-        known = vectors_in(old, embedder)
+        known = stored_vectors(lake, Grain.WORKING, old, embedder)
         new = [FACTS.schema.empty_table()]
         # In parts, because the facts of many messages take much memory.
         for changed in batched(reading.changed, lambda passage: len(passage.messages), _MESSAGES_AT_ONCE):

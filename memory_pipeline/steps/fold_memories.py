@@ -41,6 +41,7 @@ from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
 from memory_pipeline.steps.embed import embedded, vectors_in
 from memory_pipeline.steps.folding import Fold, Folded, Synced, union
 from memory_pipeline.steps.group import by_scope, scopes_in
+from memory_pipeline.steps.memory_vectors import memory_vectors, sync_memory_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -186,7 +187,15 @@ class MemoryFold(Fold):
         rows_of, nothing = by_scope(rows), rows.slice(0, 0)
         return _with_states(rows, orders, {scope: _digests(rows_of.get(scope, nothing)) for scope in orders})
 
+    def refold(self, scopes: Iterable[Scope], changed: pa.Table | None = None) -> set[Scope]:  # noqa: D102  # as in the base
+        scopes = {*scopes, *(() if changed is None else scopes_in(changed))}
+        written = super().refold(scopes, changed)
+        # Of all: a killed run may have written memories and not their vectors.
+        sync_memory_vectors(self.lake, scopes)
+        return written
+
     def _embedded(self, known: Sequence[pa.Table | None], memories: Mapping[Scope, Memories]) -> pa.Table:
+        self._vectors |= memory_vectors(self.lake, self._model, memories)
         embed_missing(known, memories, self._model, self._vectors)
         return memories_to_rows(memories, self._vectors, self._model.name)
 
@@ -354,7 +363,8 @@ def embed_memories(lake: Lake, embedder: Embedder, hours: list[Period], events: 
         by_agent[event.scope].append(event)
     memories = {scope: fold_events(own) for scope, own in by_agent.items()}
     known = lake.memory_rows.read(list(by_agent), VECTOR_COLUMNS, "is_newest")
-    embed_missing([known, facts.select(VECTOR_COLUMNS)], memories, embedder, {})
+    beside = memory_vectors(lake, embedder, by_agent)
+    embed_missing([known, facts.select(VECTOR_COLUMNS)], memories, embedder, beside)
 
 
 def embed_missing(

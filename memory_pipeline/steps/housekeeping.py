@@ -12,13 +12,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from memory_pipeline.lake.collections.collection import compact_collection
-from memory_pipeline.lake.index.index_rows import COMPUTED
 from memory_pipeline.lake.index.lance_internals import lance_tables
 from memory_pipeline.lake.index.lance_tables import COMPACT_EVERY
 from memory_pipeline.lake.layout import PROJECTIONS
 from memory_pipeline.lake.orphans import AGE, LEFT_BEHIND, last_vacuum, vacuum
 from memory_pipeline.lake.tables.vacuum import Purged
-from memory_pipeline.models.deterministic.embedding import HashingEmbedder
+from memory_pipeline.steps.indices import every_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,11 +63,11 @@ def clean_files(lake: Lake, now: datetime, *, age: timedelta = AGE, dry_run: boo
     started = time.perf_counter()
     compacted = written = 0
     if not dry_run:
-        lake.index.forget_stale()
-        embedder = lake.index.embedder()
-        if embedder is not None and embedder[0].startswith(COMPUTED):
-            lake.index.check(HashingEmbedder(embedder[1]))  # a scope that is moved to a table of its own gets vectors
-        for merged, rewritten in (lake.index.compact(), *(each.compact() for each in lake.projections.values())):
+        lake.indices.sweep()
+        indices = every_index(lake)
+        for index in indices:
+            index.forget_stale()
+        for merged, rewritten in [each.compact() for each in (*indices, *lake.projections.values())]:
             compacted, written = compacted + merged, written + rewritten
         for table in lance_tables(lake.storage):
             if not table.path.startswith(PROJECTIONS) and table.data_files >= COMPACT_EVERY:

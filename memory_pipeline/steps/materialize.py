@@ -28,6 +28,7 @@ from memory_pipeline.steps.fold_graph import fold_graph
 from memory_pipeline.steps.fold_memories import fold_memories
 from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.index import index_periods
+from memory_pipeline.steps.indices import every_index
 from memory_pipeline.steps.ingest import acknowledge, filter_journal, load_messages
 from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline.steps.results import NO_ROWS, together
@@ -78,7 +79,7 @@ def materialize(
         DamagedError: some partitions or their sources cannot be read; all others are complete.
         UnexpectedError: the code fails on the input of some partitions; all others are complete.
     """
-    lake.index.adopt(models.embedder)
+    lake.indices.adopt(models.embedder)
     requested = sorted(set(periods), key=lambda period: period.key)
     weights = weights_of(lake, grain, requested)
     waiting = [*batches_of(weights, grain, requested)][::-1]
@@ -175,7 +176,7 @@ def _materialize_batch(
             results = summarize_periods(
                 lake, models.summarizer, models.embedder, grain, batch, shard, is_fresh=models.is_fresh
             )
-        indexed = index_periods(lake, grain, batch, models.embedder.dimension, shard)
+        indexed = index_periods(lake, grain, batch, shard)
         done[shard] = [*_as_indexed(results, indexed), *indexed]
     usage = models.store.settle(batch) if models.store else {}
     results = together([done[shard] for shard in shards])
@@ -237,7 +238,8 @@ def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
     working = (MESSAGES, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS)
     for spec in working if grain is Grain.WORKING else (SUMMARIES,):
         lake.tables.purge(spec)
-    lake.index.purge(agents)
+    for index in every_index(lake):
+        index.purge(agents)
     if grain is Grain.WORKING:
         recompute_scopes(lake, agents)
         for projection in lake.projections.values():

@@ -29,6 +29,7 @@ from memory_pipeline.lake.codec.graph import operations_to_project, operations_t
 from memory_pipeline.lake.codec.memories import events_projected, events_to_rows
 from memory_pipeline.lake.erasures import unfinished_erasures
 from memory_pipeline.lake.index.filters import listed
+from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.lake.layout import PROJECTIONS
 from memory_pipeline.lake.recovery import files_below, recover
 from memory_pipeline.lake.schemas import (
@@ -54,6 +55,7 @@ from memory_pipeline.steps.fold_graph import operations_in
 from memory_pipeline.steps.fold_memories import memory_events_in
 from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.index import indexable_rows
+from memory_pipeline.steps.indices import every_index
 from memory_pipeline.steps.lost_rows import lost_rows
 from memory_pipeline.steps.replay import replay
 from memory_pipeline.steps.restore import restore_projections
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.index.scoped_rows import ScopedRows
+    from memory_pipeline.lake.index.sharded_rows import ShardedRows
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.models.factory import Models
 
@@ -97,9 +100,13 @@ def _find_damage(lake: Lake) -> list[Damage]:
     are_readable = unreadable.isdisjoint([FACTS.name, SUMMARIES.name])
     found += [
         Damage(kind, name, f"{PROJECTIONS}/{name}.lance", why)
-        for kind, projection in [("index", lake.index), *(("projection", each) for each in lake.projections.values())]
+        for kind, projection in _projections(lake)
         for name in sorted(projection.roster.tables())
-        if (why := projection.damage_of(name, wanted=partial(_indexable, lake, name) if are_readable else None))
+        if (
+            why := projection.damage_of(
+                name, wanted=partial(_indexable, lake, projection, name) if are_readable else None
+            )
+        )
     ]
     if not any(damage.name == TOMBSTONES.name for damage in found):
         found += [
@@ -111,9 +118,15 @@ def _find_damage(lake: Lake) -> list[Damage]:
     return [*found, *damaged_small_files(lake)]
 
 
-def _indexable(lake: Lake, name: str, rows: pa.Table) -> pa.Table:
-    """Return the rows that a table of the index should have, with vectors as long as those of `rows`."""
-    return indexable_rows(lake, rows.schema.field("vector").type.list_size, lake.index.roster.rows_of(name))
+def _projections(lake: Lake) -> list[tuple[str, ShardedRows]]:
+    others = [("projection", each) for each in lake.projections.values()]
+    return [*(("index", index) for index in every_index(lake)), *others]
+
+
+def _indexable(lake: Lake, projection: ShardedRows, name: str, rows: pa.Table) -> pa.Table:
+    """Return the rows that a table of an index should have; the `rows` that it has in another projection."""
+    where = projection.roster.rows_of(name)
+    return indexable_rows(lake, projection, where) if isinstance(projection, VectorIndex) else rows
 
 
 def repair(lake: Lake, models: Models, found: Sequence[Damage]) -> list[Damage]:

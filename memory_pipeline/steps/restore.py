@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.lake.index.projection import VERSION
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, GRAPH_OPERATIONS, MEMORY_EVENTS
+from memory_pipeline.steps.indices import every_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +32,7 @@ def restore_projections(lake: Lake, embedder: Embedder, *, thoroughly: bool = Fa
     them.
     """
     if lake.index.roster.tables():
-        lake.index.adopt(embedder)
+        lake.indices.adopt(embedder)
     state = _state(lake).encode()
     if not thoroughly and lake.storage.read(_SOUND) == state:
         return []
@@ -45,7 +46,9 @@ def restore_projections(lake: Lake, embedder: Embedder, *, thoroughly: bool = Fa
 
 def _state(lake: Lake) -> str:
     """Return a digest of the tables and their newest manifests, which change with each commit."""
-    return digest(VERSION, *(projection.manifests() for projection in (lake.index, *lake.projections.values())))
+    return digest(
+        VERSION, *(projection.manifests() for projection in (*lake.indices.all(), *lake.projections.values()))
+    )
 
 
 def _sources(lake: Lake, embedder: Embedder) -> Sequence[tuple[ShardedRows, Callable[[pc.Expression], pa.Table]]]:
@@ -56,7 +59,7 @@ def _sources(lake: Lake, embedder: Embedder) -> Sequence[tuple[ShardedRows, Call
     from memory_pipeline.steps.scopes import recorded_scopes
 
     return (
-        (lake.index, partial(indexable_rows, lake, embedder.dimension)),
+        *((index, partial(indexable_rows, lake, index)) for index in every_index(lake)),
         (lake.operations, partial(_operations, lake)),
         (lake.graph_rows, partial(folded_graphs, lake)),
         (lake.events, partial(_events, lake)),

@@ -58,7 +58,7 @@ _KINDS[RetentionClass.FACTS] = (
     frozenset(FactKind) - _KINDS[RetentionClass.CONVERSATIONS] - _KINDS[RetentionClass.PREFERENCES]
 )
 #: The files of the search index.
-_INDEX_FILES = f"{PROJECTIONS}/index-"
+_INDEX_FILES = f"{PROJECTIONS}/index"
 _GROUP = ["workspace_id", "agent_id", "period", "kept"]
 
 
@@ -201,7 +201,8 @@ class Inventory:
                 for kinds in [_KINDS.get(RetentionClass(name))]
             ]
             if cuts:
-                self._lake.index.delete(f"grain = '{each.grain}' AND (({') OR ('.join(cuts)}))")
+                for index in self._lake.indices.all():
+                    index.delete(f"grain = '{each.grain}' AND (({') OR ('.join(cuts)}))")
         keys = sorted(self._expired[each]["period"].unique())
         if keys:
             self._lake.tables.drop_rows(each.spec, keys, partial(self._has_expired, each), each.columns, **each.fixed)

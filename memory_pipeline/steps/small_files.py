@@ -81,7 +81,7 @@ def damaged_small_files(lake: Lake) -> Iterator[Damage]:
         yield _small("member", path, why, f"a membership; {_LEFT}" if copy is None else "")
     for path, why in lake.calls.damaged().items():
         yield _small("answer", path, f"{why}; the model is asked again, and the cost is not counted")
-    for path, why in lake.index.damaged().items():
+    for path, why in lake.indices.damaged().items():
         yield _small("embedder", path, why)
     for path, why in damaged_copies(lake.storage).items():
         yield _small("saved session", path, why, "the copy of a session")

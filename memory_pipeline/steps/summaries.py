@@ -36,7 +36,7 @@ from memory_pipeline.lake.schemas import MESSAGES, SUMMARIES, table_of
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.current_summaries import are_current, by_parent, source_digest, without_unchanged
-from memory_pipeline.steps.embed import vectors_in, with_vectors
+from memory_pipeline.steps.embed import stored_vectors, with_vectors
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
 from memory_pipeline.steps.lost_rows import has_lost, lost_rows
 from memory_pipeline.steps.results import (
@@ -382,7 +382,7 @@ def summarize_periods(
         has_vector = pc.fill_null(pc.equal(sources.unchanged["embed_model"], embedder.name), fill_value=False)
         made = pa.concat_tables([sources.unchanged.filter(pc.invert(has_vector)), made])
         before = old.filter(pc.is_in(old["content"], made["content"].combine_chunks()))
-        made = with_vectors(made, vectors_in(before, embedder), periods, embedder)
+        made = with_vectors(made, stored_vectors(lake, grain, before, embedder), periods, embedder)
         rows = pa.concat_tables([sources.unchanged.filter(has_vector), made])
         results = [
             PartitionResult(

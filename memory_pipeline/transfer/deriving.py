@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.lake.index.index_rows import COMPUTED
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
@@ -93,6 +94,9 @@ def _vectors(lake: Lake, embedder: Embedder, selection: CopySelection) -> dict[s
     if lake.memory_rows.roster.present():
         rows = lake.memory_rows.scan((*columns, "scope"), "vector IS NOT NULL")
         found |= vectors_in(rows, embedder)
+    index = lake.indices.find(embedder) if lake.indices.are_many else None
+    if index is not None:  # rows that another embedder's runs have written have their vectors only there
+        found |= index.vectors("true" if keys is None else f"scope IN ({listed(keys)})")
     return found
 
 
@@ -106,7 +110,7 @@ def derive(
     Raises:
         PartitionsError: some periods cannot be derived; all others of their grain are complete.
     """
-    lake.index.adopt(models.embedder)
+    lake.indices.adopt(models.embedder)
     for grain in Grain:
         pending = {*grain_status(lake, grain, lake.start, now).pending}
         if grain is Grain.WORKING:  # hours with edits alone are not pending

@@ -28,6 +28,9 @@ OWNERS = ("scope", "workspace_id", "agent_id", "identity")
 #: earlier versions of this package read vectors of all rows that name an embedder.
 COMPUTED = "hashed-ngrams-"
 
+#: Stands for the grain in rows with the vectors of durable memories; see :mod:`memory_pipeline.steps.memory_vectors`.
+DURABLE = "durable"
+
 #: The kind of a summary.
 SUMMARY = "summary"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,14 +12,15 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.errors import ConfigurationError, DamagedError, InputError, LakeError, shown
-from memory_pipeline.lake.files.storage_errors import REMEDY
-from memory_pipeline.lake.files.strict_json import parse_json
+from memory_pipeline.errors import LakeError
+from memory_pipeline.lake.index.embedder_file import EMBEDDER, EMBEDDERS, EmbedderFile
 from memory_pipeline.lake.index.filters import Filter, listed
 from memory_pipeline.lake.index.index_rows import (
     COMPUTED,
+    DURABLE,
     OWNERS,
     index_schema,
+    rows_to_index,
     vectors_column,
     vectors_of,
     with_computed,
@@ -42,17 +43,15 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake.files.storage import Storage
+    from memory_pipeline.lake.index.lance_tables import Databases
     from memory_pipeline.lake.index.shard_tables import Project
 
     _Vector = NDArray[np.float32] | Sequence[float]
 
 _Result = TypeVar("_Result")
 
-#: Names the embedder of the vectors. Stored with them, so that deleting the folder forgets both.
-_EMBEDDER = f"{PROJECTIONS}/_embedder.json"
-_AFRESH = (
-    "delete the lake's projections folder, and recompute the whole range with `memory-pipeline run --from … --to …`"
-)
+#: The name of the first index.
+FIRST: Final = "index"
 #: From this many rows on, vectors are loaded in half precision.
 HALVED_FROM: Final = 20_000
 #: Rows that are rewritten at once without their vectors.
@@ -88,7 +87,7 @@ class Loaded(NamedTuple):
     numbers: NDArray[np.uint64]
 
 
-class VectorIndex(ShardedRows):
+class VectorIndex(ShardedRows, EmbedderFile):
     """Writes and searches the index of a lake. Safe to use from several threads and processes.
 
     A search sees every write that finished before it began.
@@ -96,52 +95,97 @@ class VectorIndex(ShardedRows):
     Args:
         storage: the lake's files.
         shards: the lake's number of shards.
+        name: of the index; see :mod:`.indices`.
+        databases: see :class:`~memory_pipeline.lake.index.shard_tables.ShardTables`.
     """
 
-    def __init__(self, storage: Storage, shards: int = SHARDS) -> None:
-        super().__init__(storage, _INDEX, shards)
-        self._embedder: dict[str, object] | None = None
-        self._checked: Embedder | None = None
+    def __init__(
+        self, storage: Storage, shards: int = SHARDS, name: str = FIRST, databases: Databases | None = None
+    ) -> None:
+        ShardedRows.__init__(self, storage, replace(_INDEX, name=name), shards, databases)
+        EmbedderFile.__init__(self, storage, EMBEDDER if name == FIRST else f"{EMBEDDERS}/{name}.json")
         self._named: dict[tuple[Scope, Grain], tuple[int, frozenset[str]]] = {}
         self._first_turns: dict[Scope, tuple[int, datetime | None]] = {}
 
-    def check(self, embedder: Embedder) -> None:
-        """Refuse an embedder other than the one that made the stored vectors: they are not comparable.
+    @property
+    def name(self) -> str:
+        """The beginning of the names of its tables."""
+        return self._projection.name
 
-        Raises:
-            ConfigurationError: the index was built with another model or dimension.
+    @property
+    def columns(self) -> list[str]:
+        """All columns."""
+        return [field.name for field in _INDEX.schema]
+
+    def models_of(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return for each row of ``facts`` or ``summaries`` the index's embedder, or null if another one embedded it.
+
+        A vector that depends on the text alone needs no other embedder.
         """
-        self._read_embedder()
-        mine = _described(embedder)
-        if self._embedder is not None and any(self._embedder.get(name) != value for name, value in mine.items()):
-            raise ConfigurationError(
-                f"the vectors of the lake at {self._storage.uri} were made with {shown(self._embedder)} and cannot be "
-                f"compared with those of {shown(mine)}; set `embedding` in the lake's config/workspaces.yaml back, or "
-                f"open the reader with the first embedder; or, to change it, {_AFRESH}"
-            )
-        self._checked = embedder
+        own = str(self.made_by)
+        if own.startswith(COMPUTED):
+            return pa.chunked_array([pa.repeat(own, rows.num_rows)], pa.string())
+        return pc.if_else(pc.equal(rows["embed_model"], own), rows["embed_model"], pa.scalar(None, pa.string()))
 
-    def _read_embedder(self) -> None:
-        if self._embedder is None:
-            data = self._storage.read(_EMBEDDER)
-            try:
-                self._embedder = None if data is None else parse_json(data)
-            except InputError as error:
-                raise DamagedError(f"{_EMBEDDER} cannot be read: {error}; {REMEDY}") from None
+    def rows_of(self, grain: Grain, rows: pa.Table) -> pa.Table:
+        """Return rows of ``facts`` or ``summaries`` as rows of this index, without vectors of other embedders."""
+        _, dimension = self.embedder() or ("", 1)
+        models, place = self.models_of(rows), rows.schema.get_field_index("vector")
+        is_own = pc.fill_null(pc.equal(rows["embed_model"], models), False)
+        if not pc.all(is_own, min_count=0).as_py():
+            field = rows.schema.field(place)
+            vectors = pc.if_else(is_own, rows["vector"], pa.scalar(None, field.type))
+            rows = rows.set_column(place, field, vectors).set_column(place + 1, rows.schema.field(place + 1), models)
+        return rows_to_index(grain, rows, dimension)
 
-    def embedder(self) -> tuple[str, int] | None:
-        """Return the name and the dimension of the embedder that made the vectors; None before the first run."""
-        self._read_embedder()
-        return None if self._embedder is None else (str(self._embedder["model"]), int(str(self._embedder["dimension"])))
+    def tables(self) -> list[str]:
+        """Return the names of the existing tables."""
+        self.roster.refresh()
+        return sorted(self.roster.readable())
 
-    def damaged(self) -> dict[str, str]:
-        """Return the file that names the embedder, if it cannot be read, with the reason."""
-        data = self._storage.read(_EMBEDDER)
-        try:
-            parse_json(b"{}" if data is None else data)
-        except InputError as error:
-            return {_EMBEDDER: str(error)}
-        return {}
+    @synchronous
+    async def waiting(self, name: str, columns: Collection[str] = ("id",), ids: Collection[str] = ()) -> pa.Table:
+        """Return the rows of a table that have no vector, or those of them with some ids."""
+        where = "embed_model IS NULL" + (f" AND id IN ({listed(ids)})" if ids else "")
+        return await self._select(name, where, list(columns), self._nothing.select(list(columns)))
+
+    def memory_vectors(self, scopes: Collection[Scope]) -> dict[str, NDArray[np.float32]]:
+        """Return the vectors that the index has of durable memories of scopes, by their contents."""
+        if not self.has_memories:
+            return {}
+        return self._by_content(self.read(scopes, ["content", "vector"], f"grain = '{DURABLE}' AND vector IS NOT NULL"))
+
+    def vectors(self, where: str) -> dict[str, NDArray[np.float32]]:
+        """Return the vectors of the rows that meet a condition, by their contents."""
+        return self._by_content(self.scan(["content", "vector"], f"vector IS NOT NULL AND ({where})"))
+
+    def _by_content(self, rows: pa.Table) -> dict[str, NDArray[np.float32]]:
+        _, dimension = self.embedder() or ("", 1)
+        return dict(zip(rows["content"].to_pylist(), vectors_of(rows, dimension), strict=True))
+
+    @synchronous
+    async def put_vectors(self, name: str, rows: pa.Table) -> None:
+        """Store the vectors of rows of a table, with all columns, that had none, in one commit.
+
+        Rows that were changed or deleted meanwhile stay so.
+        """
+
+        async def write(table: Any) -> None:
+            if missing := await self._missing(name, table):
+                await table.add_columns(missing)
+            await rewrite_rows(table, rows, "target.digest = source.digest AND target.embed_model IS NULL")
+            await self._projection.maintain(self._storage, name, table, await table.version())
+
+        async with self._uncached(name):
+            await self._databases.edit(PROJECTIONS, name, write, None)
+
+    def drop(self) -> None:
+        """Delete the index. Readers that still use it get an error. Safe to repeat and to interrupt."""
+        if not self.is_dropped:
+            # Earlier versions refuse another model, and do not know what else the file says.
+            self.describe({"is_dropped": True, "model": f"{self.made_by}, dropped"})
+        for name in sorted(self.roster.tables()):
+            run_coroutine(self._drop(name))
 
     def _is_changed(self, rows: pa.Table, wanted: Callable[[pa.Table], pa.Table] | None) -> bool:
         if wanted is None or not rows.num_rows:
@@ -158,17 +202,6 @@ class VectorIndex(ShardedRows):
             for part in (rows, other)
         ]
         return not both[0].cast(both[1].schema).equals(both[1])
-
-    def adopt(self, embedder: Embedder) -> None:
-        """Store which embedder makes the vectors, unless one is stored.
-
-        Raises:
-            ConfigurationError: the index was built with another model or dimension.
-        """
-        self.check(embedder)
-        if self._embedder is None:
-            self._storage.create(_EMBEDDER, json.dumps(_described(embedder)).encode())
-            self.check(embedder)  # another process may have been faster
 
     def replace(
         self,
@@ -320,7 +353,8 @@ class VectorIndex(ShardedRows):
         rows = await self._on(scope, look, _NUMBERED)
         grains = rows["grain"].combine_chunks().dictionary_encode()
         numbers, codes = rows[_NUMBER].to_numpy().astype(np.uint64, copy=False), grains.indices.to_numpy()
-        return {Grain(name): numbers[codes == code] for code, name in enumerate(grains.dictionary.to_pylist())}
+        found = enumerate(grains.dictionary.to_pylist())
+        return {Grain(name): numbers[codes == code] for code, name in found if name != DURABLE}
 
     @synchronous
     async def take(self, scope: Scope, numbers: NDArray[np.uint64], embedder: Embedder) -> Loaded | None:
@@ -334,11 +368,6 @@ class VectorIndex(ShardedRows):
             return _loaded(owned(rows, scope), embedder) if rows.num_rows == len(numbers) else None
         except LakeError:  # the table was rewritten, and the ids are of other rows
             return None
-
-    @property
-    def made_by(self) -> str | None:
-        """The name of the embedder that made the vectors; known after :meth:`check`."""
-        return None if self._embedder is None else str(self._embedder["model"])
 
     @synchronous
     async def count(self, scope: Scope, grain: Grain, where: Filter | None = None) -> int:
@@ -401,7 +430,3 @@ def _together(parts: Sequence[Any]) -> Any:
 
 def _messages(rows: pa.Table) -> set[tuple[str, ...]]:
     return set(map(tuple, rows["source_ids"].to_pylist())) if rows.num_rows else set()
-
-
-def _described(embedder: Embedder) -> dict[str, object]:
-    return {"model": embedder.name, "dimension": embedder.dimension}

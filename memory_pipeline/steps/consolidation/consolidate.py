@@ -50,6 +50,7 @@ from memory_pipeline.steps.consolidation.simulation import AgentSimulation, Simu
 from memory_pipeline.steps.embed import vectors_in
 from memory_pipeline.steps.fold_memories import VECTOR_COLUMNS, refold_memories
 from memory_pipeline.steps.group import by_scope
+from memory_pipeline.steps.memory_vectors import memory_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -301,7 +302,7 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> tuple[list[AgentSimulation
             embedder = run.models.embedder
             stored = lake.memory_rows.read(list(touched), VECTOR_COLUMNS, f"embed_model = {quoted(embedder.name)}")
             vectors = CosineMatrix(embedder)
-            vectors.learn(vectors_in(stored, embedder))
+            vectors.learn({**memory_vectors(lake, embedder, touched), **vectors_in(stored, embedder)})
             reported = time.perf_counter()
             for simulation, result in simulate(list(touched.values()), vectors):
                 if time.perf_counter() - reported > _PROGRESS_EVERY:

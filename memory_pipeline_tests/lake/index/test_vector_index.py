@@ -15,7 +15,7 @@ import pytest
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.scopes import Scope
-from memory_pipeline.errors import ConfigurationError, LakeError
+from memory_pipeline.errors import LakeError
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index import projection, shard_tables
 from memory_pipeline.lake.index.filters import Filter
@@ -97,19 +97,6 @@ def test_rows_with_equal_digests_are_not_written(index: VectorIndex) -> None:
     put_rows(index, Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")})
     assert put_rows(index, Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")}) == set()
     assert put_rows(index, Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", digest="new")}) == {HOUR}
-
-
-def test_another_embedder_is_refused_with_a_remedy(root: str) -> None:
-    VectorIndex(Storage(root)).check(HashingEmbedder(64))  # the table does not exist yet
-    VectorIndex(Storage(root)).adopt(HashingEmbedder(64))
-    VectorIndex(Storage(root)).adopt(HashingEmbedder(64))
-    for other in (HashingEmbedder(128), HashingEmbedder()):
-        index = VectorIndex(Storage(root))
-        for refused in (index.check, index.adopt):
-            with pytest.raises(
-                ConfigurationError, match=r"cannot be compared with .*; set `embedding`.* back.*projections"
-            ):
-                refused(other)
 
 
 @pytest.mark.on_s3
