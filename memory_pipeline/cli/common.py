@@ -167,11 +167,12 @@ class AgentMemory:
         scope = lake.new_scope(self.workspace_id, self.agent_id, audience.identity)
         return MemoryWriter(lake, scope, users=audience.users if scope.is_group else (), user_id=self.user_id)
 
-    def memory(self) -> Memory:
-        """Open the memory of the user or the agent, in an existing lake."""
+    def memory(self, lake: Lake | None = None) -> Memory:
+        """Open the memory of the user or the agent, by default in an existing lake."""
         from memory_pipeline.client.memory import Memory
 
-        self.lake()  # it must exist
+        if lake is None:
+            self.lake()  # it must exist
         root = settings_of(self.root).root
         return Memory(root, user_id=self.user_id, agent_id=self.agent_id, workspace_id=self.workspace_id)
 

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.cli.common import AgentMemory, agent_options, cli, root_option, timezone_option, user_option
@@ -27,7 +28,8 @@ def mcp(agent: AgentMemory, allow_writing: bool = False, max_tokens: int = 2_000
     Without --user they read and write the agent's own memory only.
 
     Tools: search_memory, recall_memory, search_archive, get_memory, graph_facts, list_summaries; with --allow-writing
-    also remember, update_memory, forget, remember_fact and forget_fact. Resources: memory://hot-index, and summaries
+    also remember, update_memory, forget, remember_fact and forget_fact, and, if memory-pipeline[run] is installed,
+    correct. Resources: memory://hot-index, and summaries
     such as memory://summaries/weekly/2024-W03. Configuration of a client:
 
     \b
@@ -46,7 +48,9 @@ def mcp(agent: AgentMemory, allow_writing: bool = False, max_tokens: int = 2_000
 
     lake = agent.lake(must_exist=not allow_writing)
     writer = agent.writer(lake) if allow_writing else None
-    access = Access(agent.reader(lake), writer, max_tokens=max_tokens)
+    # A correction makes summaries again, as a run does.
+    memory = agent.memory(lake) if allow_writing and find_spec("polars") else None
+    access = Access(agent.reader(lake), writer, max_tokens=max_tokens, memory=memory)
     from importlib.metadata import version
 
     server = MemoryServer(access, version("memory-pipeline"))

@@ -47,12 +47,14 @@ class CorrectionResult:
         quotes: the parts of messages that are withdrawn, by message.
         text: what replaces them.
         radius: what rests on these messages: its ``rests_on``, ``partitions`` and ``handed_over``.
+        identity: the user or group whose memory it is, as of a hit; empty for the agent's own.
     """
 
     id: str | None
     quotes: Mapping[str, tuple[str, ...]]
     text: str | None
     radius: BlastRadius
+    identity: str
 
     def lines(self) -> Iterator[str]:
         """Yield the result as lines for people."""
@@ -87,7 +89,8 @@ def correct(
         messages.append(one)
         quotes[one.id] = tuple(quote for quote in every if quote in one.content)
     made = Correction(scope, tuple(quotes), every, text, reason, editor, now)
-    result = CorrectionResult(None, quotes, text, blast_radius(lake, [scope], quotes, is_own(reader.scopes)))
+    radius = blast_radius(lake, [scope], quotes, is_own(reader.scopes))
+    result = CorrectionResult(None, quotes, text, radius, scope.identity)
     if models is None:
         return result
     lake.corrections.add(made)
@@ -116,7 +119,7 @@ def rollback(
             quotes = {one.id: (one.content,) for one in messages}
             identifier = None if models is None else made[-1].id
             radius = blast_radius(lake, [scope], quotes, is_own(scopes))
-            results.append(CorrectionResult(identifier, quotes, None, radius))
+            results.append(CorrectionResult(identifier, quotes, None, radius, scope.identity))
     if models is not None and made:
         for one in made:
             lake.corrections.add(one)

@@ -22,6 +22,7 @@ from memory_pipeline.domain.memories.record import SourceType
 from memory_pipeline.domain.values import one_of
 from memory_pipeline.errors import InputError
 from memory_pipeline.parameters import Within, schema_of
+from memory_pipeline.tools.correcting_tools import correct
 from memory_pipeline.tools.memory_tools import forget, remember, update_memory
 from memory_pipeline.tools.read_tools import reading_tools
 from memory_pipeline.tools.tool import (
@@ -38,6 +39,7 @@ from memory_pipeline.writer import GrantedWriter, MemoryWriter
 if TYPE_CHECKING:
     from memory_pipeline.domain.periods import When
     from memory_pipeline.reader import MemoryReader
+    from memory_pipeline.tools.tool import CorrectableMemory
 
 Term = Annotated[str, Within(1, MAX_TERM)]
 
@@ -139,6 +141,7 @@ def memory_tools(
     max_tokens: int = DEFAULT_TOKENS,
     strict: bool = False,
     said_by: SourceType | str = SourceType.ASSISTANT,
+    memory: CorrectableMemory | None = None,
 ) -> MemoryTools:
     """Return functions that read an agent's memory and, with a writer, change it.
 
@@ -154,17 +157,21 @@ def memory_tools(
         strict: return schemas for OpenAI's strict mode, in which all arguments are required and may be null.
         said_by: who says what the functions write. What an assistant says never instructs. A program that asks its user
             before each call may pass ``user``.
+        memory: the :class:`~memory_pipeline.Memory` of the same agent and user: with a writer, this adds ``correct``,
+            which withdraws what was said in conversations. It shows a plan first. Needs ``memory-pipeline[run]``.
 
     Raises:
-        InputError: reader and writer are of different agents or users, or `max_tokens` or `said_by` is not accepted.
+        InputError: reader, writer and memory are of different agents or users, or `max_tokens` or `said_by` is not
+            accepted.
     """
     source = one_of(SourceType, "said_by", said_by)
-    return MemoryTools(Access(reader, writer, now, max_tokens, source), strict=strict)
+    return MemoryTools(Access(reader, writer, now, max_tokens, source, memory), strict=strict)
 
 
 def tools_of(access: Access) -> list[Tool]:
-    """Return the reading tools, and with a writer the writing tools."""
-    return [*reading_tools(access.max_tokens), *(WRITING_TOOLS if access.writer is not None else ())]
+    """Return the reading tools, with a writer the writing tools, and with a memory that of corrections."""
+    writing = () if access.writer is None else WRITING_TOOLS if access.memory is None else (*WRITING_TOOLS, correct)
+    return [*reading_tools(access.max_tokens), *writing]
 
 
 def _function(tool: Tool, *, strict: bool) -> dict[str, Any]:

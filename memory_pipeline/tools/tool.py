@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from memory_pipeline.domain.memories.record import SourceType
 from memory_pipeline.domain.scopes import MAX_ID
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import When
     from memory_pipeline.reader import MemoryReader
+    from memory_pipeline.reader.dependents import LearnedItem
 
 
 #: Default and minimum token budget of one answer, at 4 bytes a token.
@@ -38,6 +39,45 @@ _READS, _CHANGES = (
 _log = logging.getLogger(__name__)
 
 
+class _Radius(Protocol):
+    @property
+    def rests_on(self) -> Sequence[LearnedItem]: ...
+
+
+class _Plan(Protocol):
+    @property
+    def id(self) -> str | None: ...
+
+    @property
+    def identity(self) -> str: ...
+
+    @property
+    def quotes(self) -> Mapping[str, tuple[str, ...]]: ...
+
+    @property
+    def radius(self) -> _Radius: ...
+
+
+class CorrectableMemory(Protocol):
+    """What a tool uses of a :class:`~memory_pipeline.Memory`, which tools do not import, because it needs Polars."""
+
+    @property
+    def reader(self) -> MemoryReader:
+        """Return its reader."""
+
+    def correct(
+        self,
+        id: str,  # noqa: A002  # as in the memory
+        text: str | None = None,
+        *,
+        words: str | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+        now: When | None = None,
+    ) -> _Plan:
+        """See :meth:`memory_pipeline.Memory.correct`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """The memory that tools access: of an agent, or of the user of its reader.
@@ -51,6 +91,7 @@ class Access:
         max_tokens: token budget of one answer.
         said_by: who says what is written. The assistant's words never instruct; a host that asks its user before each
             call may pass ``user``.
+        memory: the memory of the same agent and user, if what was said can be withdrawn.
     """
 
     reader: MemoryReader
@@ -58,12 +99,18 @@ class Access:
     now: When | Callable[[], When] | None = None
     max_tokens: int = DEFAULT_TOKENS
     said_by: SourceType = SourceType.ASSISTANT
+    memory: CorrectableMemory | None = None
 
     def __post_init__(self) -> None:
         count_of("max_tokens", self.max_tokens, LEAST_TOKENS, 1_000_000)
         refuse_all_users(self.reader)
         if self.writer is not None:
             _check_same(self.reader, self.writer)
+        if self.memory is not None and self.memory.reader.scopes != self.reader.scopes:
+            raise InputError(
+                f"the memory is of {self.memory.reader.scope}, the reader of {self.reader.scope}; open both for the "
+                "same agent and user"
+            )
 
     def of_agent(self, agent_id: str, *, writes: bool = False) -> Access:
         """Return access to what another agent shares with this one: its own memory, and that of the reader's user.
