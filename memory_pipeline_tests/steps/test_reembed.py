@@ -31,7 +31,6 @@ from memory_pipeline.steps.housekeeping import clean_files
 from memory_pipeline.steps.reembed import Reembedding, drop_index, reembed
 from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline.steps.retention import expire
-from memory_pipeline.transfer.copying import CopySelection
 from memory_pipeline.transfer.deriving import models_without_requests
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, conversation, write
 from memory_pipeline_tests.effort import IS_THOROUGH
@@ -342,7 +341,7 @@ def test_lost_tables_are_made_again_without_vectors_and_completed(lake: Lake) ->
 def test_a_copy_of_the_lake_takes_the_vectors_along(lake: Lake) -> None:
     last(lake, new())
     for embedder in (old(), new()):
-        made = models_without_requests(lake, embedder, CopySelection(None, NOW), lake.calls, NOW, waits=False).embedder
+        made = models_without_requests(lake, embedder, lake.calls, NOW, vectors_of=lake).embedder
         assert not np.isnan(made.embed(["Anna: I live in Porto."])).any()
 
 
