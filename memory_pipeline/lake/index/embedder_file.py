@@ -58,6 +58,14 @@ class EmbedderFile:
             raise DamagedError(f"{self._path} cannot be read: {error}; {REMEDY}") from None
         return data is not None
 
+    def look(self) -> bool:
+        """Do as :meth:`refresh`. If the file cannot be read, nothing is known of the index: a repair must go on."""
+        try:
+            return self.refresh()
+        except DamagedError:
+            self._description = {}
+            return True
+
     def describe(self, what: Mapping[str, object]) -> None:
         """Change what is known of the index."""
         self.refresh()

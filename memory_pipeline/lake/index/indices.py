@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake.files.storage import Storage
 
-#: For so many seconds, a reader assumes that its index was not dropped.
-_TRUSTED = 1.0
+#: For so many seconds, a process assumes that the indices are the same. If a table is missing, it looks again.
+_TRUSTED = 10.0
 #: Digits of a digest as letters: names of projections have no digits.
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 
@@ -47,7 +47,7 @@ class Indices:
 
     def all(self) -> list[VectorIndex]:
         """Return the indices that are not dropped, complete or not; the first one even before it has rows."""
-        return [one for one in self._listed() if (one.refresh() or one.name == FIRST) and not one.is_dropped]
+        return [one for one in self._listed() if (one.look() or one.name == FIRST) and not one.is_dropped]
 
     @property
     def are_many(self) -> bool:
@@ -63,7 +63,7 @@ class Indices:
         """A complete index, for reads without vectors. It is the first one, unless that was dropped."""
         if self._any is None or monotonic() >= self._any[1]:
             first = self._open(FIRST)
-            first.refresh()
+            first.look()
             others = self.all() if first.is_dropped else []
             index = next((one for one in others if one.is_complete), first)
             self._any = index, monotonic() + _TRUSTED
@@ -124,7 +124,7 @@ class Indices:
     def sweep(self) -> None:
         """Delete the tables of dropped indices that a killed process, or a run at that moment, has left."""
         for index in self._listed():
-            if index.refresh() and index.is_dropped:
+            if index.look() and index.is_dropped:
                 index.drop()
 
     def find(self, embedder: Embedder) -> VectorIndex | None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.errors import LakeError
+from memory_pipeline.errors import ConfigurationError, LakeError, shown
 from memory_pipeline.lake.index.embedder_file import EMBEDDER, EMBEDDERS, EmbedderFile
 from memory_pipeline.lake.index.filters import Filter, listed
 from memory_pipeline.lake.index.index_rows import (
@@ -179,6 +179,13 @@ class VectorIndex(ShardedRows, EmbedderFile):
         async with self._uncached(name):
             await self._databases.edit(PROJECTIONS, name, write, None)
 
+    async def _refuse_lost(self, name: str) -> None:
+        if await asyncio.to_thread(self.look) and self.is_dropped:
+            raise ConfigurationError(
+                f"the index of {shown(self.described)} was dropped; open the lake with the embedder that is in use"
+            )
+        await super()._refuse_lost(name)
+
     def drop(self) -> None:
         """Delete the index. Readers that still use it get an error. Safe to repeat and to interrupt."""
         if not self.is_dropped:
@@ -194,6 +201,8 @@ class VectorIndex(ShardedRows, EmbedderFile):
         columns = ["id", *_INDEX.compared]
         known = {*zip(*(other[name].to_pylist() for name in columns), strict=True)}
         known &= {*zip(*(rows[name].to_pylist() for name in columns), strict=True)}
+        if not known:
+            return False
         ids = pa.array(sorted(state[0] for state in known), pa.string())
         # Others may be written just now. The index of the words is made by rules, which may have changed.
         names = [name for name in other.column_names if name != "terms"]
