@@ -175,7 +175,11 @@ def _parameter(name: str, hint: Any, default: object, description: str) -> Param
     alternatives, bounds = _alternatives(hint)
     lists = [one for one in alternatives if get_origin(one) in {Collection, Sequence}]
     types = [*(one for one in alternatives if one not in lists), *(get_args(one)[0] for one in lists)]
-    choices = (each for one in types for each in (one if isinstance(one, EnumType) else get_args(one)))
+    choices = (
+        each
+        for one in types
+        for each in (one if isinstance(one, EnumType) else get_args(one) if get_origin(one) is Literal else ())
+    )
     kind = next(kind for known, kind in _KINDS if any(issubclass(_class_of(one), known) for one in types))
     is_required = default is inspect.Parameter.empty
     default = default.value if isinstance(default, Enum) else default

@@ -106,10 +106,13 @@ class VerbCommand(click.Command):
     def _derived(self) -> list[click.Parameter]:
         from memory_pipeline.parameters import parameters_of
 
-        known = parameters_of(_resolved(self._method), only_described=not isinstance(self._method, str))
+        known = [*parameters_of(_resolved(self._method), only_described=not isinstance(self._method, str))]
         found = [one for one in known if one.name not in self._without]
+        names = {one.name for one in known}
         given = [replace(one, default=self._defaults.get(one.name, one.default)) for one in found]
-        options: list[click.Parameter] = [_argument(one) if self._is_argument(one) else _option(one) for one in given]
+        options: list[click.Parameter] = [
+            _argument(one) if self._is_argument(one) else _option(one, names) for one in given
+        ]
         if isinstance(self._method, str):
             for one in options:
                 one.name = _OTHERS.get(one.name or "", one.name)
@@ -215,9 +218,11 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
-def _option(parameter: Parameter) -> click.Option:
+def _option(parameter: Parameter, names: Collection[str]) -> click.Option:
     name, default = parameter.name, parameter.default
     flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
+    if name == "source" and "metadata" in names:  # a filter; --source names sources of hits
+        flag = "--from-source"
     kind = _TYPES.get(name) or (click.Choice(parameter.choices) if parameter.choices else _KINDS[parameter.kind])
     if parameter.kind == "integer" and (parameter.least or parameter.most):
         kind = click.IntRange(parameter.least, parameter.most or None)

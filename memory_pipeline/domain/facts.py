@@ -68,6 +68,8 @@ class Fact:
         model, prompt_version: set if a model extracted it.
         fallback: why rules replaced the configured model; None if they did not.
         source_digest: hash of the messages of the hour and of the extraction method.
+        source: where the conversation comes from, if the writer said so.
+        metadata: the writer's own JSON object of the message, as text, if any.
     """
 
     id: str
@@ -99,6 +101,8 @@ class Fact:
     prompt_version: str | None = None
     fallback: str | None = None
     source_digest: str | None = None
+    source: str | None = None
+    metadata: str | None = None
 
     @property
     def placed_operations(self) -> list[Operation]:
@@ -120,10 +124,11 @@ class Fact:
             if self.durable is None
             else ({"durable": (self.durable, self.is_point_in_time, self.subject, self.predicate, self.object)},)
         )
+        attributes = () if self.source is self.metadata is None else ({"of": (self.source, self.metadata)},)
         return digest(
             self.id, self.kind, self.content, self.speaker, self.entities, self.importance, self.confidence,
             self.turn, self.position, self.event_at, self.received_at, self.mentioned_at, self.tags,
-            self.extraction_method, *operations, *durable,
+            self.extraction_method, *operations, *durable, *attributes,
         )  # fmt: skip
 
     @classmethod
@@ -165,6 +170,8 @@ class Fact:
             tags=last.tags,
             extraction_method=extraction_method,
             origin=origin_of(last.source),
+            source=last.source,
+            metadata=last.metadata,
             model=model,
             prompt_version=prompt_version,
         )

@@ -21,12 +21,17 @@ class ConversationFilters(TypedDict, total=False):
         until: time of the newest result; a date includes its whole day.
         person: the speaker, or a name in the text; one word of the name is enough. Case and accents are ignored.
         tag: a tag of the conversation.
+        source: where the conversation comes from, as its writer said, such as ``slack``. Summaries and memories, which
+            are made of several messages, have no source.
+        metadata: entries that the metadata of the message has: ``{"ticket": 7}``. Values are equal as JSON.
     """
 
     since: When | None
     until: When | None
     person: str | None
     tag: str | None
+    source: str | None
+    metadata: Mapping[str, object] | None
 
 
 class SearchFilters(ConversationFilters, total=False):

@@ -146,7 +146,7 @@ class Message:
             users=users_in(record),
             utc_offset=_offset_of(record),
             source=optional_label("source", record.get("source")),
-            metadata=_metadata(record.get("metadata")),
+            metadata=_metadata_text(record.get("metadata")),
             redactions=labels_of("redactions", record.get("redactions") or ()),
             occurrence=occurrence,
             edits=(TextEdit(content, received_at),) if target else (),
@@ -261,10 +261,15 @@ class Message:
         """Return the message with all of its texts redacted; itself if they have no secrets. It keeps its id."""
         texts = (self.content, self.original, *(edit.content for edit in self.edits))
         left = [None if text is None else redactor.text(text) for text in texts]
-        if all(new is old for new, old in zip(left, texts, strict=True)):
+        metadata = self.metadata
+        if metadata is not None:
+            whole = json.loads(metadata)
+            found = redactor.value(whole)
+            metadata = metadata if found == whole else json.dumps(found, ensure_ascii=False, sort_keys=True)
+        if metadata is self.metadata and all(new is old for new, old in zip(left, texts, strict=True)):
             return self
         edits = tuple(edit._replace(content=text or "") for edit, text in zip(self.edits, left[2:], strict=True))
-        return replace(self, content=left[0] or "", original=left[1], edits=edits)
+        return replace(self, content=left[0] or "", original=left[1], edits=edits, metadata=metadata)
 
     def says_the_same_as(self, other: Message) -> bool:
         """Return whether two messages have the same role, name and time, and a text in common."""
@@ -376,7 +381,13 @@ def _text(value: object) -> str:
     return value
 
 
-def _metadata(value: object) -> str | None:
+def _metadata_text(value: object) -> str | None:
+    metadata = metadata_of(value)
+    return json.dumps(metadata, ensure_ascii=False, sort_keys=True) if metadata else None
+
+
+def metadata_of(value: object) -> Mapping[str, Any] | None:
+    """Return metadata of a message. Raise InputError if it is no JSON object, or too large."""
     if value is None:
         return None
     expected = f"expected a JSON object, up to {MAX_METADATA:,} characters and {_MAX_LEVELS} levels deep"
@@ -385,7 +396,7 @@ def _metadata(value: object) -> str | None:
     text = json.dumps(value, ensure_ascii=False, sort_keys=True)
     if len(text) > MAX_METADATA:
         raise InputError(f"metadata has {len(text):,} characters; {expected}")
-    return text if value else None
+    return value
 
 
 def _is_json(value: object, levels: int) -> bool:

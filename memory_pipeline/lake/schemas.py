@@ -103,6 +103,8 @@ FACTS = TableSpec(
         *PROVENANCE,
         field("source_digest", ID, "Digest of the messages of the hour and the method.", nullable=True),
         field("digest", ID, "Digest of the fact, without model, prompt_version and source_digest."),
+        field("source", WORDS, "Where the conversation comes from; null in older rows.", nullable=True),
+        field("metadata", WORDS, "JSON object of the message's writer; null if none.", nullable=True),
         *EMBEDDING,
     ],
     partition_by=("period",),

@@ -7,10 +7,12 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.attributes import labels_of_attributes
 from memory_pipeline.domain.chat_messages import readable
 from memory_pipeline.domain.conversations import CLOCK_SKEW
 from memory_pipeline.domain.facts import SOURCES, FactKind
 from memory_pipeline.domain.fields import FactFilters, check_names
+from memory_pipeline.domain.messages import metadata_of
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import MAX_ID, optional_label
 from memory_pipeline.domain.text.recalled_text import without_recalled
@@ -76,6 +78,9 @@ def filter_of(
         person=optional_label("person", filters.get("person")),
         conversation_id=optional_label("conversation_id", filters.get("conversation_id")),
         tag=optional_label("tag", filters.get("tag")),
+        labels=labels_of_attributes(
+            optional_label("source", filters.get("source")), metadata_of(filters.get("metadata")) or None
+        ),
     )
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.attributes import attributes_in
 from memory_pipeline.domain.authority import Authority, authority_of
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import Reference
@@ -336,6 +337,8 @@ class Hit:
             own memory.
         said_by: who said it, to the user of the reader; None of a summary, which has the words of several, and of an
             entry of a session.
+        source: where the conversation of a fact comes from, as its writer said, or None.
+        metadata: of the message of a fact, as its writer gave it.
     """
 
     id: str
@@ -354,6 +357,8 @@ class Hit:
     later: Later | None = None
     identity: str = ""
     said_by: Authority | None = None
+    source: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @classmethod
     def of(cls, grain: Grain, choice: Choice, calendar: Calendar, score: float = 0.0, reader: str | None = None) -> Hit:
@@ -361,6 +366,7 @@ class Hit:
         row, later, is_memory = choice.row, choice.later, MADE_OF in choice.row
         if is_memory:
             row = row | {"starts_at": row["created_at"], "source_ids": row[MADE_OF] or ()}
+        source, metadata = attributes_in(row["tags"])
         return cls(
             **{name: row[name] for name in _COPIED},
             grain="durable" if is_memory else grain,
@@ -371,6 +377,8 @@ class Hit:
             is_excerpt=choice.is_excerpt,
             later=None if later is None else Later(later["id"], calendar.day_of(later["starts_at"])),
             said_by=choice.said_by(reader),
+            source=source,
+            metadata=metadata,
         )
 
     @classmethod

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 #: Rows of each segment that are considered first, per result and at least; more if needed.
 _MARGIN, _LEAST = 4, 60
 _SHOWN = [
-    "id", "period", "kind", "content", "starts_at", "ends_at", "conversation_id", "speaker", "role", "source_ids",
+    "id", "period", "kind", "content", "starts_at", "ends_at", "conversation_id", "speaker", "role", "tags",
+    "source_ids",
 ]  # fmt: skip
 #: Columns of durable memories alone.
 _OF_MEMORIES = ["created_at", "source_type", "editor", MADE_OF]

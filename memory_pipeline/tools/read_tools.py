@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from memory_pipeline.domain.graph.operations import MAX_TERM
 from memory_pipeline.domain.identity import EDIT, GRAPH, MESSAGE
+from memory_pipeline.domain.json_text import read_json
+from memory_pipeline.domain.messages import MAX_METADATA
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.scopes import MAX_ID
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.recalled_text import FRAME_BYTES
-from memory_pipeline.errors import InputError
+from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph.graph import Facts
 from memory_pipeline.parameters import Within
 from memory_pipeline.search.arguments import MAX_TOKENS
@@ -80,6 +82,8 @@ def search_memory(
     maximum_days_ago: Age = 365,
     person: Annotated[str | None, Within(0, MAX_ID)] = None,
     max_results: Annotated[int, Within(1, MOST_RESULTS)] = 10,
+    source: Annotated[str | None, Within(0, MAX_ID)] = None,
+    metadata: Annotated[str | None, Within(0, MAX_METADATA)] = None,
 ) -> str:
     """Search what you remember of earlier conversations, within a range of days, and, with a query, durable memories of
     any age. Use it before answering anything that may have been talked about before. With a query the best matches
@@ -94,10 +98,21 @@ def search_memory(
         maximum_days_ago: Age in days of the oldest memory wanted.
         person: Only what this person said, or what names them.
         max_results: How many memories at most.
+        source: Only conversations that come from here, such as slack.
+        metadata: Only messages with these entries in their metadata, as a JSON object.
     """
     now, which = access.clock(), Grain.parse(grain)
     hits = access.reader.search_memory(
-        which, minimum_days_ago, maximum_days_ago, max_results, query, person=person or None, now=now, sources="all"
+        which,
+        minimum_days_ago,
+        maximum_days_ago,
+        max_results,
+        query,
+        person=person or None,
+        source=source or None,
+        metadata=_metadata_in(metadata),
+        now=now,
+        sources="all",
     )
     access.reader.note_uses([hit.id for hit in hits if is_durable(hit.id)], now=now)
     calendar = access.reader.local_calendar
@@ -112,6 +127,13 @@ def search_memory(
     if not hits:
         return f"Nothing is remembered (grain {which}, since {first}, until {last}). {hint}"
     return answer_text(head, [entry_of(hit, query) for hit in hits], access.max_tokens, hint)
+
+
+def _metadata_in(text: str | None) -> Any:
+    try:
+        return read_json(text) if text and text.strip() else None
+    except ValueError:
+        raise InputError(f"metadata {shown(text)} is not valid JSON; expected an object") from None
 
 
 def _wider(grain: Grain, maximum_days_ago: float) -> str:

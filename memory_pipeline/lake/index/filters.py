@@ -37,6 +37,7 @@ class Filter:
         conversation_id: the conversation that a fact comes from.
         tag: a tag of that conversation.
         minimum_importance: 0 to 1.
+        labels: of sources and metadata; a row has all of them (:mod:`memory_pipeline.domain.attributes`).
     """
 
     since: datetime | None = None
@@ -48,6 +49,7 @@ class Filter:
     conversation_id: str | None = None
     tag: str | None = None
     minimum_importance: float | None = None
+    labels: tuple[str, ...] = ()
 
     def covers(self, starts: int, first: int, last: int) -> bool:
         """Return whether all rows match that start at `starts` or later and end between `first` and `last`.
@@ -57,6 +59,7 @@ class Filter:
         others = (self.kind, self.person, self.conversation_id, self.tag, self.minimum_importance)
         return (
             all(term is None for term in others)
+            and not self.labels
             and (self.since is None or microseconds(self.since) <= starts)
             and (self.until is None or last <= microseconds(self.until))
             and (self.ends_since is None or microseconds(self.ends_since) <= first)
@@ -73,8 +76,8 @@ class Filter:
         for column, sign, value in self._comparisons():
             literal = pa.scalar(value, _TIME) if isinstance(value, datetime) else value
             kept &= flags_of(_COMPARE[sign](rows[column], literal))
-        if self.tag is not None:
-            kept &= _holds(rows["tags"], lambda tag: tag == self.tag)
+        for label in self._labels():
+            kept &= _holds(rows["tags"], label.__eq__)
         if self.person is not None:
             name = folded(self.person)
             spoken = rows["speaker"].combine_chunks().dictionary_encode()
@@ -84,6 +87,9 @@ class Filter:
             codes = pc.fill_null(spoken.indices, -1).to_numpy(zero_copy_only=False)
             kept &= speaks[codes] | _holds(rows["entities"], lambda entity: _is_called(entity, name))
         return kept
+
+    def _labels(self) -> tuple[str, ...]:
+        return self.labels if self.tag is None else (self.tag, *self.labels)
 
     def _comparisons(self) -> Iterator[tuple[str, str, datetime | str | float]]:
         """Yield the terms that compare a column with a value: column, sign and value."""
@@ -111,8 +117,7 @@ class Filter:
             # The first term is redundant, but `ends_at` has an index.
             terms.append(f"ends_at >= {since} AND (ends_at > {since} OR starts_at >= {since})")
         terms += [f"{column} {sign} {_literal(value)}" for column, sign, value in self._comparisons()]
-        if self.tag is not None:
-            terms.append(f"array_has(tags, {quoted(self.tag)})")
+        terms += [f"array_has(tags, {quoted(label)})" for label in self._labels()]
         if self.person is not None:
             name = folded(self.person)
             called = ", ".join(sorted(quoted(full) for full in set(names) if _is_called(full, name)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.attributes import labels_of_attributes
 from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.ranking import date_terms, terms
@@ -80,6 +82,7 @@ def facts_to_index(rows: pa.Table, dimension: int) -> pa.Table:
             pc.equal(rows["role"], Role.USER.value), pc.coalesce(rows["origin"], rows["role"]), rows["role"]
         ),
         "source_ids": rows["message_ids"],
+        "tags": _labels(rows),
         "terms": [
             fact_terms(content, event_at, mentioned_at)
             for content, event_at, mentioned_at in zip(
@@ -88,6 +91,19 @@ def facts_to_index(rows: pa.Table, dimension: int) -> pa.Table:
         ],
     }
     return _to_index(rows, columns, dimension)
+
+
+def _labels(rows: pa.Table) -> pa.ChunkedArray | pa.Array:
+    """Return the tags of facts, with the labels of their sources and metadata."""
+    sources, metadata = rows["source"], rows["metadata"]
+    if sources.null_count == metadata.null_count == rows.num_rows:
+        return rows["tags"]
+    columns = (rows["tags"].to_pylist(), sources.to_pylist(), metadata.to_pylist())
+    labels = [
+        [*tags, *labels_of_attributes(source, None if text is None else json.loads(text))]
+        for tags, source, text in zip(*columns, strict=True)
+    ]
+    return pa.array(labels, pa.list_(pa.string()))
 
 
 def with_vectors(rows: pa.Table, embedder: Embedder) -> pa.Table:
