@@ -10,7 +10,7 @@ import click
 
 from memory_pipeline.cli.common import AgentMemory, Time, cli, common, given_ids, settings_of
 from memory_pipeline.cli.terminal import progress
-from memory_pipeline.cli.transfer import import_one
+from memory_pipeline.cli.transfer import import_edits, import_one
 from memory_pipeline.cli.write import conversation_options, print_ingestion
 from memory_pipeline.errors import counted
 from memory_pipeline.rendering import plain, to_json
@@ -35,6 +35,7 @@ _SHOWN, _WIDTH = 10, 300
     help="Order of day, month and year in dates such as 3/4/24. [default: found in the file]",
 )
 @click.option("--at", type=Time(), metavar="TIME", help="Time of conversations without times. [default: their file's]")
+@click.option("--editor", metavar="NAME", help="Who edited a folder of `export --markdown`.")
 @click.option("--dry-run", is_flag=True, help="Show the first ten messages as they would be stored. Write nothing.")
 @conversation_options
 @common
@@ -45,6 +46,7 @@ def import_(
     format: str | None,  # noqa: A002  # the option's name
     at: datetime | None,
     date_order: str | None,
+    editor: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -63,11 +65,15 @@ def import_(
     texts, thoughts of models and texts of programs are left out; results of tools are context. Records that cannot be
     read are moved to the lake's journal/quarantine, with the reason.
 
+    An archive of `memory-pipeline export` is added under its own ids, or with --agent or --user as a copy. A folder of
+    `export --markdown` is compared with the memory, and its edits become changes by --editor.
+
     \b
     Exit code: 0 something was read of each file
                1 all records of a file were quarantined
                2 invalid arguments, or a file cannot be read
     """
+    from memory_pipeline.client.markdown import is_markdown
     from memory_pipeline.domain.conversations import Admission
     from memory_pipeline.importers import import_history
     from memory_pipeline.steps.dry_run import DryRunLake
@@ -84,6 +90,9 @@ def import_(
     defaults = {name: value for name, value in fields.items() if value is not None}
     reports: dict[str, ImportReport] = {}
     for path in files:
+        if is_markdown(path):
+            import_edits(path, agent, editor, now or datetime.now(UTC), dry_run=dry_run, as_json=as_json)
+            continue
         if (manifest := manifest_of(path)) is not None:
             import_one(path, manifest, agent, now or datetime.now(UTC), dry_run=dry_run, as_json=as_json)
             continue

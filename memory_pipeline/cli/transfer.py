@@ -14,6 +14,7 @@ from memory_pipeline.cli.common import (
     agent_options,
     cli,
     common,
+    echo,
     given_ids,
     id_option,
     json_option,
@@ -23,6 +24,7 @@ from memory_pipeline.cli.common import (
     settings_of,
 )
 from memory_pipeline.cli.terminal import progress
+from memory_pipeline.errors import InputError
 from memory_pipeline.rendering import plain, to_json
 
 if TYPE_CHECKING:
@@ -89,12 +91,16 @@ def export_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cli.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--markdown", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    help="Write Markdown for people to this folder: a file for each memory, day and month.",
+)  # fmt: skip
 @export_options
 @now_option
 @common
-def export(file: Path, agent: AgentMemory, now: datetime | None, as_json: bool) -> None:
-    """Write the memory of an agent, or of one user, to the archive FILE, a zip.
+def export(file: Path | None, folder: Path | None, agent: AgentMemory, now: datetime | None, as_json: bool) -> None:
+    """Write the memory of an agent, or of one user, to the archive FILE, a zip, or to a folder of Markdown.
 
     It holds messages, facts, summaries with their sources, graph, durable memories with their history, sessions,
     contexts, grants, corrections, answers and costs of models, and receipts of reads: as Parquet, and as JSON Lines to
@@ -102,12 +108,26 @@ def export(file: Path, agent: AgentMemory, now: datetime | None, as_json: bool) 
 
     `memory-pipeline import FILE` adds it to a lake: under the same ids, or with --agent or --user as a copy.
 
+    A folder of Markdown can be read, edited and kept in git. `memory-pipeline import DIR --editor NAME` turns edits
+    into new versions of memories and corrections of messages. Export again to update the folder.
+
     \b
         memory-pipeline export support.zip --agent support
         memory-pipeline export u17.zip --agent support --user u17
+        memory-pipeline export --markdown ./u17 --agent support --user u17
     """
+    if (file is None) is (folder is None):
+        raise InputError("export takes a FILE or --markdown DIR; give one of them")
+    if folder is not None:
+        from memory_pipeline.client.markdown import export_markdown
+
+        counts = export_markdown(agent.memory(), folder, now or datetime.now(UTC))
+        text = ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "nothing"
+        echo({"folder": str(folder), "files": counts}, [f"{text} written to {folder}"], as_json=as_json)
+        return
     from memory_pipeline.transfer.archive import export_archive
 
+    assert file is not None  # noqa: S101  # nosec B101  # for types
     with progress(quiet=as_json) as bar:
         report = export_archive(
             agent.lake(), file, agent.workspace_id, agent.agent_id, agent.user_id, now or datetime.now(UTC), bar.show
@@ -158,3 +178,25 @@ def import_one(
     if report.differing:
         click.echo(f"{report.differing:,} facts and summaries differ: this lake has more of their time")
     click.echo(plain(f"imported {file}"))
+
+
+def import_edits(
+    folder: Path, agent: AgentMemory, editor: str | None, now: datetime, *, dry_run: bool, as_json: bool
+) -> None:
+    """Turn the edits of a folder of Markdown into changes of the memory, and print them."""
+    from memory_pipeline.client.markdown import import_markdown
+
+    if editor is None:
+        raise InputError(f"--editor is needed to import the edits of {folder}; give your name")
+    done = import_markdown(agent.memory(), folder, editor, now, dry_run=dry_run)
+    if as_json:
+        click.echo(to_json(done))
+    else:
+        for name in ("updated", "remembered", "forgotten", "corrected"):
+            for one in getattr(done, name):
+                click.echo(plain(f"{name} {one}"))
+        for file, reason in done.refused.items():
+            click.echo(plain(f"not applied, {file}: {reason}"))
+        click.echo("nothing was written" if dry_run else "export the folder again to update it")
+    if done.refused:
+        click.get_current_context().exit(1)
