@@ -16,6 +16,7 @@ from generate_reference import escaped
 
 from memory_pipeline import AsyncMemory, ContextWindow, Memory, errors
 from memory_pipeline.client.conversations import Conversation, Conversations
+from memory_pipeline.client.corrected import AddedReceipt
 from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.listing import Page
 from memory_pipeline.client.sharing import AgentAccess, AgentPool
@@ -65,7 +66,7 @@ _MAIN = {
     MemoryWriter: "from memory_pipeline.writer import MemoryWriter",
 }
 _RESULTS = (
-    *(Hit, Hits, Page, Receipt, InjectedContext, Recalled, Conversation, DurableMemory, ErasureReport),
+    *(Hit, Hits, Page, Receipt, AddedReceipt, InjectedContext, Recalled, Conversation, DurableMemory, ErasureReport),
     *(TierValue, TierStatistics, ShortTermEntry, PoolStatistics, Context, AccessEvent),
 )
 _ALIASES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, cast, overload
@@ -13,8 +14,10 @@ from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.memories.events import AGENT
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.errors import InputError
+from memory_pipeline.writer import Receipt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from os import PathLike
 
     from memory_pipeline.client.correcting import CorrectionResult
@@ -25,6 +28,30 @@ if TYPE_CHECKING:
     from memory_pipeline.erasure import ErasureReport
     from memory_pipeline.erasure.forget import ErasurePreview
     from memory_pipeline.importers import ImportReport
+
+
+class AddedReceipt(Receipt):
+    """The receipt of :meth:`Memory.add`. It can tell what was learned at once."""
+
+    __slots__ = ("_traced",)
+    _traced: Callable[[Sequence[str]], list[MessageTrace]]
+
+    @classmethod
+    def of(cls, receipt: Receipt, conversation_id: str, traced: Callable[[Sequence[str]], list[MessageTrace]]) -> Self:
+        """Return the receipt of a writer as that of a memory, which traces ids of messages with `traced`."""
+        values = {one.name: getattr(receipt, one.name) for one in fields(receipt)}
+        made = cls(**{**values, "conversation_id": conversation_id})
+        object.__setattr__(made, "_traced", traced)  # no field: it is neither compared nor copied
+        return made
+
+    def trace(self) -> list[MessageTrace]:
+        """Return what became of each message that was added or changed, as :meth:`Memory.trace` does.
+
+        At once, this is what the rules read from it: facts, graph facts and durable memories with their ids, or why
+        nothing was learned. It is read when it is asked for, so that adding takes no longer.
+        """
+        ids = (*self.accepted, *self.edited)
+        return self._traced(ids) if ids else []
 
 
 class CorrectedMemory(TieredMemory):
@@ -114,6 +141,9 @@ class CorrectedMemory(TieredMemory):
         Raises:
             InputError: there is no such message or conversation in this memory.
         """
+        return self._traced(id)
+
+    def _traced(self, id: str | Sequence[str]) -> list[MessageTrace]:  # noqa: A002  # as above
         from memory_pipeline.client.tracing import trace
 
         return trace(self.lake, self.reader.scopes, id)

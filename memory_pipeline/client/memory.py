@@ -5,12 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeGuard, Unpack
 
 from memory_pipeline.client.conversations import Conversations
-from memory_pipeline.client.corrected import CorrectedMemory
+from memory_pipeline.client.corrected import AddedReceipt, CorrectedMemory
 from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.listing import Page, listed
 from memory_pipeline.client.opened import clock
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
     from memory_pipeline.steps.promotion import Promotion
     from memory_pipeline.steps.results import RunResult
-    from memory_pipeline.writer import Receipt
 
     # Inside of the class, `list` is its method.
     Results = list[RunResult | ConsolidationReport | Promotion]
@@ -100,8 +98,10 @@ class Memory(CorrectedMemory):
         history: bool | None = None,
         idempotency_key: str | None = None,
         now: When | None = None,
-    ) -> Receipt:
+    ) -> AddedReceipt:
         """Add what was said. It is durable when the method returns.
+
+        The ``trace`` of the receipt tells what was learned at once.
 
         Args:
             messages: a text that the user said; a message; or a list of texts and messages, oldest first. Messages and
@@ -147,7 +147,7 @@ class Memory(CorrectedMemory):
             is_new=is_new,
             now=at,
         )
-        return replace(receipt, conversation_id=conversation_id)
+        return AddedReceipt.of(receipt, conversation_id, self._traced)
 
     def new_conversation_id(self, now: datetime) -> str:
         """Return an id for a conversation that begins `now`. It names the time, and collides with no other."""

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.identity import MESSAGE, Reference
+from memory_pipeline.domain.messages import with_edits
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.codec.facts import rows_to_messages
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
-from memory_pipeline.reader.dependents import LearnedItem, facts_on, made_of
+from memory_pipeline.reader.dependents import LearnedItem, facts_on, made_of, pending_on
 from memory_pipeline.writer.known_messages import KnownMessages
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ class MessageTrace:
             yield f"  nothing was learned: {self.why_nothing}"
 
 
-def trace(lake: Lake, scopes: Sequence[Scope], identifier: str) -> list[MessageTrace]:
-    """Return what became of a message, or of all messages of a conversation, oldest first.
+def trace(lake: Lake, scopes: Sequence[Scope], identifier: str | Sequence[str]) -> list[MessageTrace]:
+    """Return what became of a message, of several, or of all messages of a conversation, oldest first.
 
     Raises:
         InputError: the scopes have neither such a message nor such a conversation.
@@ -84,8 +85,10 @@ def messages_with_ids(lake: Lake, scope: Scope, identifiers: Iterable[str]) -> l
     return _with_ids(lake, scope, identifiers)[0]
 
 
-def _messages(lake: Lake, scope: Scope, identifier: str) -> tuple[list[Message], set[str]]:
+def _messages(lake: Lake, scope: Scope, identifier: str | Sequence[str]) -> tuple[list[Message], set[str]]:
     """Return messages, and the ids of those that wait in the journal."""
+    if not isinstance(identifier, str):
+        return _with_ids(lake, scope, identifier)
     try:
         reference = Reference.parse(identifier)
     except InputError:
@@ -106,21 +109,19 @@ def _with_ids(lake: Lake, scope: Scope, identifiers: Iterable[str]) -> tuple[lis
     ids = list(dict.fromkeys(identifiers))
     hours = {Reference.parse(one).period for one in ids}
     files = [file for file in lake.journal.pending(scope) if not hours.isdisjoint(file.pending_hours)]
-    pending = (one for file in files for one in lake.journal.read(file, hours).messages)
-    waiting = {one.id: one for one in pending if one.id in ids}
+    pending = [one for file in files for one in lake.journal.read(file, hours).messages if one.id in ids]
     where = pc.field("id").isin(ids) & (pc.field("scope") == scope.key)
     rows = lake.tables.read(MESSAGES, {hour.key for hour in hours}, where=where, scopes=[scope.key])
-    found = waiting | {one.id: one for one in rows_to_messages(rows)}
-    return [found[one] for one in ids if one in found], {*waiting}
+    found = {one.id: one for one in with_edits([*pending, *rows_to_messages(rows)])}
+    return [found[one] for one in ids if one in found], {one.id for one in pending}
 
 
 def _traces(lake: Lake, scope: Scope, messages: Sequence[Message], waiting: Collection[str]) -> list[MessageTrace]:
     ids = [message.id for message in messages]
     facts = facts_on(lake, [scope], ids)
     learned = made_of(lake, [scope], ids, facts)
+    pending = pending_on(lake, scope, waiting) if waiting else {}
     ledger = lake.ledger.entries(table_asset("working"), {message.hour for message in messages})
-    rules = DeterministicExtractor(lake.calendar.timezone)
-    corrections = lake.corrections.in_force(lake.journal.entries(scope))
     found = []
     for message in messages:
         own = facts.get(message.id, ())
@@ -128,10 +129,9 @@ def _traces(lake: Lake, scope: Scope, messages: Sequence[Message], waiting: Coll
         is_waiting = message.id in waiting and not own
         read_by = _reader_of(own) if own else None
         if is_waiting and message.role.is_memorable:
-            new = rules.facts_of(lake.as_evidence([message], corrections))
-            stated = [LearnedItem(one.id, "fact", one.content) for one in new if one.kind != _TURN]
-            read_by = f"{rules.name}, until the pipeline reads it"
-        all_learned = (*stated, *learned.get(message.id, ()))
+            stated = [one for one in pending.get(message.id, ()) if one.what != _TURN]
+            read_by = f"{DeterministicExtractor(lake.calendar.timezone).name}, until the pipeline reads it"
+        all_learned = tuple({one.id: one for one in (*stated, *learned.get(message.id, ()))}.values())
         entry = ledger.get(message.hour.key)
         is_unfinished = not own and entry is not None and entry.unfinished > 0
         reason = "" if all_learned else _why(message, is_read=read_by is not None, is_unfinished=is_unfinished)

@@ -9,12 +9,18 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import Reference
 from memory_pipeline.domain.periods import SUMMARY_GRAINS
+from memory_pipeline.graph.state import GraphOverlay
+from memory_pipeline.lake.codec.facts import rows_to_facts
 from memory_pipeline.lake.read_receipts import scopes_in
 from memory_pipeline.lake.schemas import FACTS, IS_FACT, SUMMARIES
+from memory_pipeline.memories.state import MemoryOverlay
+from memory_pipeline.overlay import PendingJournal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -32,7 +38,8 @@ class LearnedItem:
 
     Attributes:
         id: its id, which :meth:`MemoryReader.expand` accepts.
-        what: ``fact``, ``graph``, ``memory``, or the grain of a summary, which has a line that rests on the message.
+        what: ``turn`` for the message as it was said, ``fact``, ``graph``, ``memory``, or the grain of a summary, which
+            has a line that rests on the message.
         content: its text.
         used_at: when this memory was last handed to a model, UTC; None if it was not, or is no durable memory.
     """
@@ -79,13 +86,50 @@ def facts_on(lake: Lake, scopes: Sequence[Scope], roots: Collection[str]) -> dic
 def rest_on(lake: Lake, scopes: Sequence[Scope], roots: Collection[str]) -> dict[str, list[LearnedItem]]:
     """Return everything that rests on roots, by root: the ids of messages, facts, memory events and edits of the graph.
 
-    A fact rests on itself. What rests on pending messages is not among it.
+    A fact rests on itself.
     """
     facts = facts_on(lake, scopes, roots)
     found = made_of(lake, scopes, roots, facts)
     for root, rows in facts.items():
-        found[root] = [*(LearnedItem(row["id"], "fact", row["content"]) for row in rows), *found[root]]
+        found[root] = [*(_fact(row["id"], row["kind"], row["content"]) for row in rows), *found[root]]
+    for scope in scopes:
+        for root, items in pending_on(lake, scope, roots).items():
+            found[root] += items
     return found
+
+
+def _fact(identifier: str, kind: str, content: str) -> LearnedItem:
+    return LearnedItem(identifier, "turn" if kind == FactKind.TURN else "fact", content)
+
+
+def pending_on(lake: Lake, scope: Scope, roots: Collection[str]) -> dict[str, list[LearnedItem]]:
+    """Return what readers find of pending messages, memory events and edits of a scope, by root.
+
+    The rules read them; the pipeline, perhaps with a model, reads them again.
+    """
+    found: dict[str, list[LearnedItem]] = defaultdict(list)
+    ids, pending = frozenset(roots), PendingJournal(lake, scope)
+    files = pending.files()
+    if not files:
+        return found
+    for file in files.values():
+        for fact in file.facts if file.rows is None else rows_to_facts(file.rows):
+            for one in ids.intersection(fact.message_ids):
+                found[one].append(_fact(fact.id, fact.kind, fact.content))
+    graph = GraphOverlay(lake, scope, pending).snapshot().history
+    evidence = graph["evidence"].combine_chunks()
+    cites = pc.is_in(evidence.flatten(), pa.array(sorted(ids), pa.string()))
+    for row in graph.take(pc.unique(pc.list_parent_indices(evidence).filter(cites))).to_pylist():
+        for one in ids.intersection(row["evidence"]):
+            found[one].append(_graph_fact(row))
+    for memory in MemoryOverlay(lake, scope, pending).snapshot().above.newest.values():
+        for one in ids.intersection(memory.source_ids):
+            found[one].append(LearnedItem(memory.id, "memory", memory.content))
+    return found
+
+
+def _graph_fact(row: dict[str, Any]) -> LearnedItem:
+    return LearnedItem(row["id"], "graph", f"{row['source']} {row['label']} {row['target']}")
 
 
 def made_of(
@@ -99,7 +143,7 @@ def made_of(
     graph = lake.graph_rows.read(scopes, ["id", "source", "label", "target", "evidence"], IS_FACT).to_pylist()
     for row in graph:
         for one in ids.intersection(row["evidence"]):
-            found[one].append(LearnedItem(row["id"], "graph", f"{row['source']} {row['label']} {row['target']}"))
+            found[one].append(_graph_fact(row))
     used = {one.memory_id: one.at for one in sorted(lake.access_log.uses(scopes), key=lambda one: one.at)}
     columns = ["memory_id", "content", "source_ids"]
     for row in lake.memory_rows.read(scopes, columns, "is_newest").to_pylist():

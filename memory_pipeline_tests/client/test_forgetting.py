@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NOW = datetime(2025, 2, 3, 9, tzinfo=UTC)
 LATER = NOW + timedelta(days=400)
-ALL = {"fact", "graph", "memory", "daily", "weekly", "monthly", "quarterly", "yearly"}
+ALL = {"turn", "fact", "graph", "memory", "daily", "weekly", "monthly", "quarterly", "yearly"}
 
 
 def fill(folder: Path) -> None:

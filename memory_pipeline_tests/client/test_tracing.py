@@ -45,6 +45,32 @@ def test_a_waiting_message_is_read_by_the_rules(memory: Memory) -> None:
     assert "searches find the message" in last.why_nothing
 
 
+def test_the_receipt_tells_what_was_learned_at_once_with_ids_that_stay(root: str) -> None:
+    memory = Memory(root, user_id="anna")
+    receipt = memory.add(SAID, now=NOW)
+    first, *_, last = receipt.trace()
+    assert [one.message.id for one in receipt.trace()] == list(receipt.accepted)
+    assert {"fact", "graph", "memory"} <= learned(first)
+    assert any(one.content == "User lives_in Porto" for one in first.learned)
+    assert (last.learned, bool(last.why_nothing)) == ((), True)
+    memory.run(now=NOW + timedelta(days=2))
+    loaded = {one.id for one in receipt.trace()[0].learned}
+    assert {one.id for one in first.learned} <= loaded
+    repeated = memory.add(SAID, conversation_id=receipt.conversation_id, now=NOW + timedelta(minutes=1))
+    assert (repeated.accepted, repeated.trace()) == ((), [])
+
+
+def test_a_receipt_of_a_group_and_of_an_edit_is_traced(root: str) -> None:
+    memory = Memory(root, user_id="anna")
+    said = {"role": "user", "content": "I live in Porto.", "id": "m1"}
+    memory.add([said], users=["anna", "ben"], conversation_id="group", now=NOW)
+    edit = memory.add([said | {"content": "I live in Faro."}], users=["anna", "ben"], conversation_id="group", now=NOW)
+    [one] = edit.trace()
+    assert "Faro" in one.message.content
+    assert any("Faro" in each.content for each in one.learned if each.what == "graph")
+    assert not any("Porto" in each.content for each in one.learned)
+
+
 def test_a_loaded_message_leads_to_the_graph_to_memories_and_to_all_summaries(memory: Memory) -> None:
     memory.run(now=NOW + timedelta(days=400))
     first, *_, last = memory.trace("talk")
