@@ -88,7 +88,7 @@ class ScopedRows(ShardedRows):
 
     def _is_changed(self, rows: pa.Table, wanted: Callable[[pa.Table], pa.Table] | None) -> bool:  # noqa: ARG002
         is_sound = self._are_sound(rows)
-        return is_sound is not None and not pc.all(is_sound).as_py()
+        return is_sound is not None and not pc.all(is_sound, min_count=0).as_py()
 
     def _are_sound(self, rows: pa.Table) -> pa.ChunkedArray | None:
         """Return for each row of a table whether its digest fits; None for a table with other columns or digests."""
