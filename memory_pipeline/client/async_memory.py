@@ -261,9 +261,16 @@ class AsyncMemory(AsyncView):
 
     def with_now(self, now: When) -> AsyncMemory:
         """Return this memory at a fixed time; see :meth:`Memory.with_now`."""
+        return self._with(self.memory.with_now(now))
+
+    async def as_of(self, at: When) -> AsyncMemory:
+        """Return this memory as it stood at a time; see :meth:`Memory.as_of`."""
+        return self._with(await asyncio.to_thread(self.memory.as_of, at))
+
+    def _with(self, memory: Memory) -> AsyncMemory:
         found = copy(self)
-        found.memory = self.memory.with_now(now)
-        AsyncView.__init__(found, lambda: found.memory)
+        found.memory = memory
+        AsyncView.__init__(found, lambda: memory)
         return found
 
     def wrap(self, client: Client, **options: Any) -> Client:

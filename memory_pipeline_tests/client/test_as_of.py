@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_pipeline import Memory
+from memory_pipeline import AsyncMemory, Memory
 from memory_pipeline.errors import AccessDeniedError, InputError
 from memory_pipeline_tests import oracle
 
@@ -99,6 +100,14 @@ def test_the_past_cannot_be_changed(change: Callable[[Memory], object], memory: 
     with pytest.raises(InputError, match=r"as of 2025-02-25 09:00 UTC, which cannot be changed"):
         change(past)
     assert len(past.search("", 50)) == 2
+
+
+def test_the_past_can_be_awaited(memory: Memory) -> None:
+    async def found() -> list[str]:
+        past = await AsyncMemory(memory.lake.storage.uri, user_id="anna").as_of(later(50))
+        return [hit.content for hit in await past.search("cat")]
+
+    assert "User: My cat is called Miso." in asyncio.run(found())
 
 
 def test_the_copy_is_deleted_with_the_object(memory: Memory) -> None:
