@@ -16,8 +16,8 @@ from generate_reference import escaped
 
 from memory_pipeline import AsyncMemory, ContextWindow, Memory, errors
 from memory_pipeline.client.conversations import Conversation, Conversations
-from memory_pipeline.client.corrected import AddedReceipt
 from memory_pipeline.client.facts import FactStore
+from memory_pipeline.client.history import AddedReceipt
 from memory_pipeline.client.listing import Page
 from memory_pipeline.client.sharing import AgentAccess, AgentPool
 from memory_pipeline.client.tiers import TierStatistics, TierValue

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeGuard, Unpack
 
 from memory_pipeline.client.conversations import Conversations
-from memory_pipeline.client.corrected import AddedReceipt, CorrectedMemory
 from memory_pipeline.client.facts import FactStore
+from memory_pipeline.client.history import AddedReceipt, HistoricMemory
 from memory_pipeline.client.listing import Page, listed
 from memory_pipeline.client.opened import clock
 from memory_pipeline.client.tiers import LONG_TERM, tiers_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     Results = list[RunResult | ConsolidationReport | Promotion]
 
 
-class Memory(CorrectedMemory):
+class Memory(HistoricMemory):
     """The memory of a user, or of an agent without users: add, search, and get the context for a prompt.
 
     ::

@@ -54,7 +54,7 @@ class AddedReceipt(Receipt):
         return self._traced(ids) if ids else []
 
 
-class CorrectedMemory(TieredMemory):
+class HistoricMemory(TieredMemory):
     """Imports messages, traces them, corrects what was learned from them, forgets them, and goes back in time."""
 
     def import_history(
