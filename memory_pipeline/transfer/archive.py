@@ -31,9 +31,10 @@ import pyarrow.parquet as pq
 from memory_pipeline.domain.access import AccessEvent
 from memory_pipeline.domain.corrections import Correction
 from memory_pipeline.domain.messages import recorded_scope, timestamp_of
-from memory_pipeline.domain.scopes import Scope, label_of, user_identity
+from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.scopes import Scope, label_of, optional_label, user_identity
 from memory_pipeline.domain.sessions import Container, Entry, EntryKind
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.errors import InputError, MemoryPipelineError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
@@ -58,6 +59,13 @@ SECRET: Final = "memory-pipeline archive"  # noqa: S105  # nosec B105  # it hide
 _BATCH: Final = 5_000
 _SESSION: Final[Mapping[Any, Sequence[str]]] = {Container: Container.__slots__, Entry: Entry._fields}
 _LONGEST_MANIFEST: Final = 2**24
+_TABLES: Final = [spec.name for spec in COPIED]
+#: The files that an archive may have.
+_NAMES: Final = frozenset(
+    [f"tables/{name}.parquet" for name in _TABLES]
+    + [f"json/{name}.jsonl" for name in _TABLES]
+    + [f"{name}.jsonl" for name in ("journal", "grants", "corrections", "members", "sessions")]
+)
 
 
 @dataclass(slots=True)
@@ -155,6 +163,17 @@ def manifest_of(path: Path) -> dict[str, Any] | None:
             f"{path} is an archive of version {shown(manifest.get('version'))}; this version of memory-pipeline reads "
             f"version {VERSION}: use a newer one"
         )
+    try:
+        Scope(manifest["workspace_id"], manifest["agent_id"])
+        optional_label("user_id", manifest["user_id"])
+        Calendar(manifest["timezone"])
+        date.fromisoformat(manifest["start"])
+        unknown = manifest["files"].keys() - _NAMES
+        all(one["sha256"] for one in manifest["files"].values())
+    except (MemoryPipelineError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} has a damaged manifest.json: {shown(str(error))}; export the memory again") from None
+    if unknown:
+        raise InputError(f"{path} lists {shown(min(unknown))}, which no archive has; it is not imported")
     return manifest
 
 
@@ -397,7 +416,10 @@ def _import_sessions(folder: Path, source: Lake, target: Lake, scope_for: ScopeF
     """
     count = 0
     for line in _lines(folder / "sessions.jsonl"):
-        container, entry = (cls(**{name: line[name] for name in names}) for cls, names in _SESSION.items())
+        try:
+            container, entry = (cls(**{name: line[name] for name in names}) for cls, names in _SESSION.items())
+        except KeyError as error:
+            raise InputError(f"sessions.jsonl is damaged: an entry has no {error}; export the memory again") from None
         new = scope_for(source.scope(container.workspace_id, container.agent_id, container.identity), None)
         ids = new.workspace_id, new.agent_id, new.identity
         own = Container(*ids, EntryKind(container.kind), container.space, container.section)

@@ -186,6 +186,9 @@ def test_damaged_and_forged_archives_are_refused(archive: Path, tmp_path: Path) 
     assert "has rows of default/default/user:anna" in refusal(tampered(archive, tmp_path, manifest=forged))
     newer = json.dumps(manifest | {"version": 9}).encode()
     assert "version 9" in refusal(tampered(archive, tmp_path, manifest=newer))
+    for wrong in ({"files": {"../x": {"sha256": "0"}}}, {"files": 3}, {"timezone": "Nowhere"}, {"user_id": ["anna"]}):
+        path = tampered(archive, tmp_path, manifest=json.dumps(manifest | wrong).encode())
+        assert isinstance(call("import", str(path), "--root", new).exception, InputError)
     assert not Lake(new).exists or not Memory(new, user_id="anna").search("", 5)
 
 
