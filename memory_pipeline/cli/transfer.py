@@ -197,6 +197,6 @@ def import_edits(
                 click.echo(plain(f"{name} {one}"))
         for file, reason in done.refused.items():
             click.echo(plain(f"not applied, {file}: {reason}"))
-        click.echo("nothing was written" if dry_run else "export the folder again to update it")
+        click.echo("nothing was written" if dry_run else f"{folder} is up to date")
     if done.refused:
         click.get_current_context().exit(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Never
 
+from memory_pipeline.domain.access import AccessLevel, decide
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.storage import Storage
@@ -86,11 +87,9 @@ def lake_as_of(lake: Lake, scopes: Sequence[Scope], embedder: Embedder, at: date
     """
     folder = TemporaryDirectory(prefix=_PREFIX)
     copy = lake.new_copy(folder.name)
-    granting = {
-        event.scope
-        for event in lake.access.among(lake.journal.entries())
-        if event.scope.workspace_id == scopes[0].workspace_id
-    }
+    # A past grant that was revoked since opens nothing.
+    others = {event.scope for event in lake.access.among(lake.journal.entries())}
+    granting = {one for one in others if decide(scopes[0], AccessLevel.READ, one, lake.access.state(one)).is_allowed}
     selection = CopySelection(frozenset([*scopes, *granting]), at)
     copy_lake(lake, copy, selection)
     models = models_without_requests(

@@ -106,7 +106,7 @@ class HistoricMemory(TieredMemory):
         ``with_now`` leaves out what was said after a time; this also leaves out what was received later about earlier
         times, such as an import, an edit of a message, a correction or the end of a fact. Everything can be read:
         messages, facts, graph, durable memories, the hot index, contexts, grants and summaries. What was erased or has
-        expired since then is missing.
+        expired since then is missing, and so is the memory of other agents that they do not grant any more.
 
         It is made again from the records, in a temporary folder that is deleted with the returned object: about three
         seconds for a thousand messages. Keep the object for several reads. No model is asked: what models had answered

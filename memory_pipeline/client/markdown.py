@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
@@ -28,9 +28,10 @@ from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.codec.facts import rows_to_messages, rows_to_summaries
 from memory_pipeline.lake.layout import path_name
 from memory_pipeline.lake.schemas import MESSAGES, SUMMARIES
+from memory_pipeline.operating_system import create_private
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from memory_pipeline.client.memory import Memory
@@ -44,6 +45,9 @@ _FENCE: Final = "---"
 #: The fields of a memory that its file shows, and those that an edit may change.
 _SHOWN: Final = ("kind", "importance", "tags", "editor", "created_at", "updated_at")
 _EDITABLE: Final = ("kind", "importance", "tags")
+_KINDS: Final = ("memories", "days", "months")
+#: A file of a folder. Others in a manifest could lead out of it.
+_NAME: Final = re.compile(rf"(?:{'|'.join(_KINDS)})/[^/\\\0]+\.md")
 _SAID: Final = re.compile(r"- \d\d:\d\d .*<!-- (message:\S+) -->")
 
 
@@ -71,31 +75,16 @@ def export_markdown(memory: Memory, folder: Path, now: datetime) -> dict[str, in
         InputError: the folder has other files, the memory of somebody else, or edits that are not imported.
     """
     old = _manifest(folder)
-    owner = _owner(memory)
     if old is None and folder.exists() and any(one.name != ".git" for one in folder.iterdir()):
         raise InputError(f"{folder} has other files; name a new folder")
-    if old is not None and old["owner"] != owner:
+    if old is not None and old["owner"] != _owner(memory):
         raise InputError(f"{folder} has the memory of {old['owner']}; name a new folder")
     if edited := _edited(folder, old):
         raise InputError(
             f"{folder} has edits that are not imported, such as {edited[0]}; run `memory-pipeline import {folder}`, or "
             "restore the file"
         )
-    files = {**_memory_files(memory, now), **_day_files(memory), **_month_files(memory)}
-    for name in {*(old["files"] if old else ())} - {*files}:
-        (folder / name).unlink(missing_ok=True)
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or path.read_text("utf-8") != text:
-            path.write_text(text, "utf-8", newline="\n")
-    digests = {name: digest(text) for name, text in sorted(files.items())}
-    manifest = {"format": FORMAT, "owner": owner, "files": digests}
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", "utf-8", newline="\n")
-    counts: dict[str, int] = defaultdict(int)
-    for name in files:
-        counts[name.partition("/")[0]] += 1
-    return dict(counts)
+    return _write(memory, folder, now, old, {})
 
 
 def is_markdown(folder: Path) -> bool:
@@ -106,12 +95,12 @@ def is_markdown(folder: Path) -> bool:
 def import_markdown(
     memory: Memory, folder: Path, editor: str, now: datetime, *, dry_run: bool = False
 ) -> MarkdownChanges:
-    """Turn the edits of a folder into changes of the memory, with the editor's name.
+    """Turn the edits of a folder into changes of the memory, with the editor's name, and update the folder.
 
     A memory with another text or other fields gets a new version. A new file in ``memories`` is a new memory, and one
     that was deleted is forgotten. A message with another text is corrected, and one whose lines were deleted is
     withdrawn. Months are made from messages, so their edits are refused. Edits of what has changed meanwhile are
-    refused, too. Export the folder again afterwards.
+    refused, too. Files with refused edits stay as they are.
 
     Raises:
         InputError: the folder was not exported, or is of another memory.
@@ -123,27 +112,82 @@ def import_markdown(
         raise InputError(f"{folder} has the memory of {manifest['owner']}; name that agent and user")
     done = MarkdownChanges()
     current = {**_memory_files(memory, now), **_day_files(memory)}
-    new = [path.relative_to(folder).as_posix() for path in sorted(folder.glob("memories/*.md"))]
-    for name in [*_edited(folder, manifest), *(one for one in new if one not in manifest["files"])]:
-        path = folder / name
-        text = path.read_text("utf-8") if path.is_file() and not path.is_symlink() else None
-        kind = name.partition("/")[0]
+    new = {path.relative_to(folder).as_posix() for path in folder.glob("memories/*.md")} - manifest["files"].keys()
+    for name in [*_edited(folder, manifest), *sorted(new)]:
+        kind, known = name.partition("/")[0], manifest["files"].get(name)
         try:
-            if (
-                name in manifest["files"]
-                and kind != "months"
-                and manifest["files"][name] != digest(current.get(name, ""))
-            ):
-                raise InputError("the memory has changed since the export; export it again, then repeat the edit")
+            text = _read(folder, name)
+            if known is not None and kind != "months" and known != digest(current.get(name, "")):
+                raise InputError("the memory has changed since the export; undo the edit, export, and edit again")
             if kind == "memories":
                 _edit_memory(memory, name, current.get(name), text, editor, now, done, dry_run=dry_run)
+                if known is None and not dry_run:
+                    (folder / name).unlink()  # it is written with its fields
             elif kind == "days":
                 _edit_day(memory, current[name], text or "", editor, now, done, dry_run=dry_run)
             else:
                 raise InputError("a summary is made from messages; edit the day or the memory that is wrong")
-        except (InputError, UnicodeDecodeError) as error:
+        except (InputError, UnicodeDecodeError, RecursionError) as error:
             done.refused[name] = str(error)
+    if not dry_run:
+        _write(memory, folder, now, manifest, done.refused)
     return done
+
+
+def _write(
+    memory: Memory, folder: Path, now: datetime, old: Mapping[str, Any] | None, refused: Collection[str]
+) -> dict[str, int]:
+    """Write all files, except those with refused edits, and the manifest. Return the number of files by kind."""
+    known: Mapping[str, str] = old["files"] if old else {}
+    files = {**_memory_files(memory, now), **_day_files(memory), **_month_files(memory)}
+    for place in [folder, *(folder / kind for kind in _KINDS)]:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in known.keys() - files.keys() - {*refused}:
+        _checked(folder, name).unlink(missing_ok=True)
+    for name, text in files.items():
+        path = _checked(folder, name)
+        if name in refused:
+            continue
+        if name not in known and path.exists() and _read(folder, name) != text:
+            raise InputError(f"{path} exists and was not exported; move it away")
+        if not path.exists() or _read(folder, name) != text:
+            path.unlink(missing_ok=True)
+            with create_private(path) as file:
+                file.write(text.encode())
+    digests = {name: digest(text) for name, text in files.items()} | {
+        name: known[name] for name in refused if name in known
+    }
+    manifest = {"format": FORMAT, "owner": _owner(memory), "files": dict(sorted(digests.items()))}
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", "utf-8", newline="\n")
+    return dict(Counter(name.partition("/")[0] for name in files))
+
+
+def _checked(folder: Path, name: str) -> Path:
+    """Return the path of a file.
+
+    Raises:
+        InputError: it is a symbolic link, or in one.
+    """
+    path = folder / name
+    if path.is_symlink() or path.parent.is_symlink():
+        raise InputError(f"{path} is, or is in, a symbolic link; remove it")
+    return path
+
+
+def _read(folder: Path, name: str) -> str | None:
+    """Return the text of a file; None if there is none.
+
+    Raises:
+        InputError: it is a symbolic link, or in one.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    path = _checked(folder, name)
+    return _plain_lines(path.read_text("utf-8-sig")) if path.is_file() else None
+
+
+def _plain_lines(text: str) -> str:
+    """Return a text with one kind of line ends, which editors and git change."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _edit_memory(
@@ -207,7 +251,7 @@ def _name(one: DurableMemory) -> str:
 def _memory_text(one: DurableMemory) -> str:
     fields = {"id": one.id, **{name: getattr(one, name) for name in _SHOWN}}
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False, default=_plain)}" for name, value in fields.items()]
-    return "\n".join([_FENCE, *lines, _FENCE, "", one.content, ""])
+    return _plain_lines("\n".join([_FENCE, *lines, _FENCE, "", one.content, ""]))
 
 
 def _plain(value: object) -> object:
@@ -220,7 +264,7 @@ def _parsed(text: str) -> tuple[dict[str, object], str]:
     Raises:
         InputError: a field is no JSON.
     """
-    lines = text.replace("\r\n", "\n").split("\n")
+    lines = text.split("\n")
     if lines[0].rstrip() != _FENCE or _FENCE not in lines[1:]:
         return {}, text.strip()
     end = lines.index(_FENCE, 1)
@@ -241,17 +285,18 @@ def _day_files(memory: Memory) -> dict[str, str]:
     by_day: dict[str, list[Message]] = defaultdict(list)
     for message in _messages(memory):
         by_day[str(zone.day_of(message.sent_at))].append(message)
-    return {f"days/{day}.md": "\n".join(_day_lines(memory, day, said)) for day, said in by_day.items()}
+    return {f"days/{day}.md": _plain_lines("\n".join(_day_lines(memory, day, said))) for day, said in by_day.items()}
 
 
 def _messages(memory: Memory) -> Iterator[Message]:
-    """Yield all messages of the memory that became memory, by time."""
+    """Yield all messages that became memory, by time, without what was withdrawn."""
     lake = memory.lake
     found: list[Message] = []
     for scope in memory.reader.scopes:
         rows = lake.tables.read(MESSAGES, where=pc.field("scope") == scope.key, scopes=[scope.key])
         pending = [one for file in lake.journal.pending(scope) for one in lake.journal.read(file).messages]
-        found += with_edits([*rows_to_messages(rows), *pending])
+        corrections = lake.corrections.in_force(lake.journal.entries(scope))
+        found += lake.as_evidence(with_edits([*rows_to_messages(rows), *pending]), corrections)
     yield from sorted((one for one in found if one.role.is_memorable), key=lambda one: (one.sent_at, one.turn, one.id))
 
 
@@ -269,7 +314,7 @@ def _said(text: str) -> dict[str, str]:
     """Return the texts of the messages in a file of a day, by id."""
     found: dict[str, list[str]] = {}
     current: list[str] = []
-    for line in text.replace("\r\n", "\n").split("\n"):
+    for line in text.split("\n"):
         if match := _SAID.fullmatch(line.rstrip()):
             current = found.setdefault(match[1], [])
         elif line.startswith("#"):
@@ -294,18 +339,28 @@ def _owner(memory: Memory) -> str:
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of a folder; None if it has none that :func:`export_markdown` may have written."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return manifest if isinstance(manifest, dict) and manifest.get("format") == FORMAT else None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        return None
+    files = manifest.get("files")
+    is_valid = isinstance(files, dict) and all(
+        _NAME.fullmatch(name) and isinstance(written, str) for name, written in files.items()
+    )
+    return manifest if is_valid and isinstance(manifest.get("owner"), str) else None
 
 
 def _edited(folder: Path, manifest: Mapping[str, Any] | None) -> list[str]:
     """Return the names of the files that were edited or deleted since they were written."""
     found = []
     for name, written in sorted(manifest["files"].items() if manifest else ()):
-        path = folder / name
-        if not path.is_file() or digest(path.read_text("utf-8", errors="replace").replace("\r\n", "\n")) != written:
+        try:
+            text = _read(folder, name)
+        except (InputError, UnicodeDecodeError):
+            text = None
+        if text is None or digest(text) != written:
             found.append(name)
     return found

@@ -33,11 +33,12 @@ from memory_pipeline.domain.corrections import Correction
 from memory_pipeline.domain.messages import recorded_scope, timestamp_of
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.scopes import Scope, label_of, optional_label, user_identity
-from memory_pipeline.domain.sessions import Container, Entry, EntryKind
-from memory_pipeline.errors import InputError, MemoryPipelineError, shown
+from memory_pipeline.domain.sessions import Container, Entry, EntryKind, time_of
+from memory_pipeline.errors import ConfigurationError, InputError, MemoryPipelineError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
+from memory_pipeline.operating_system import create_private
 from memory_pipeline.sessions.store import existing_stores, session_store
 from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.scopes import known_scopes
@@ -57,8 +58,11 @@ VERSION: Final = 1
 #: The secret of the keys of scopes in archives.
 SECRET: Final = "memory-pipeline archive"  # noqa: S105  # nosec B105  # it hides nothing
 _BATCH: Final = 5_000
-_SESSION: Final[Mapping[Any, Sequence[str]]] = {Container: Container.__slots__, Entry: Entry._fields}
 _LONGEST_MANIFEST: Final = 2**24
+#: Reading a damaged zip raises one of these.
+_UNREADABLE: Final = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+#: A larger file that is compressed more than this is a bomb.
+_LARGE, _MAX_RATIO = 10 * 2**20, 1_000
 _TABLES: Final = [spec.name for spec in COPIED]
 #: The files that an archive may have.
 _NAMES: Final = frozenset(
@@ -104,10 +108,16 @@ def export_archive(
     report = ArchiveReport(not_included=["collections of vectors, and the configuration"])
     if user_id is not None:
         report.not_included.append("the memory of the user's groups, and the agent's own memory")
-    if path.exists():
-        raise InputError(f"{path} exists; name a new file")
+    if path.exists() or not path.absolute().parent.is_dir():
+        problem = "exists" if path.exists() else "is in no folder"
+        raise InputError(f"{path} {problem}; name a new file")
     unfinished = path.with_name(f"{path.name}.unfinished")
-    with TemporaryDirectory() as folder, zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
+    unfinished.unlink(missing_ok=True)
+    with (
+        TemporaryDirectory() as folder,
+        create_private(unfinished) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
         named = Lake(Path(folder) / "keys", lake.calendar.timezone, secret=SECRET)
         named.ensure()
         files: dict[str, dict[str, object]] = {}
@@ -120,9 +130,9 @@ def export_archive(
         for name, records in _records(lake, selection, scopes).items():
             listed = list(records)
             if listed:
-                file = Path(folder) / f"{name}.jsonl"
-                _write_lines(file, listed)
-                files[file.name] = {"rows": len(listed), "sha256": _added(archive, file.name, file)}
+                lines = Path(folder) / f"{name}.jsonl"
+                _write_lines(lines, listed)
+                files[lines.name] = {"rows": len(listed), "sha256": _added(archive, lines.name, lines)}
                 report.rows[name] = len(listed)
         manifest = {
             "format": FORMAT,
@@ -147,15 +157,15 @@ def manifest_of(path: Path) -> dict[str, Any] | None:
     Raises:
         InputError: a newer version of this package wrote it, or it is damaged.
     """
-    if not zipfile.is_zipfile(path):
+    if not path.is_file() or not zipfile.is_zipfile(path):
         return None
-    with zipfile.ZipFile(path) as archive:
-        if "manifest.json" not in archive.namelist() or archive.getinfo("manifest.json").file_size > _LONGEST_MANIFEST:
-            return None
-        try:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.getinfo("manifest.json").file_size > _LONGEST_MANIFEST:
+                return None
             manifest: dict[str, Any] = json.loads(archive.read("manifest.json"))
-        except ValueError:
-            return None
+    except (KeyError, ValueError, RecursionError, *_UNREADABLE):  # no archive of ours, or damaged
+        return None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         return None
     if manifest.get("version") != VERSION:
@@ -169,9 +179,12 @@ def manifest_of(path: Path) -> dict[str, Any] | None:
         Calendar(manifest["timezone"])
         date.fromisoformat(manifest["start"])
         unknown = manifest["files"].keys() - _NAMES
-        all(one["sha256"] for one in manifest["files"].values())
+        wrong = [one for one in manifest["files"].values() if not isinstance(one["sha256"], str)]
+        wrong += [one for one in manifest["not_included"] if not isinstance(one, str)]
     except (MemoryPipelineError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} has a damaged manifest.json: {shown(str(error))}; export the memory again") from None
+    if wrong:
+        raise InputError(f"{path} has a damaged manifest.json; export the memory again")
     if unknown:
         raise InputError(f"{path} lists {shown(min(unknown))}, which no archive has; it is not imported")
     return manifest
@@ -200,6 +213,8 @@ def import_archive(
     manifest = manifest_of(path)
     if manifest is None:
         raise InputError(f"{path} is no archive of memory-pipeline: it has no manifest.json of this format")
+    if user_id is not None and manifest["user_id"] is None:
+        raise InputError(f"{path} has the memory of a whole agent; leave out the user, or name another agent")
     given = Scope(workspace_id or manifest["workspace_id"], agent_id or manifest["agent_id"])
     owner = manifest["user_id"]
 
@@ -228,7 +243,7 @@ def import_archive(
             report.not_included.append("grants, costs of models, receipts of reads, and uses of memories")
         else:
             copied = copy_lake(source, target, CopySelection(), progress)
-        copied.counts["sessions"] = _import_sessions(Path(folder), source, target, scope_for)
+        copied.counts["sessions"] = _import_sessions(Path(folder), source, target, scope_for, report)
         report.rows = {name: count for name, count in copied.counts.items() if count}
         models = models_without_requests(
             target, embedder, target.calls, now, vectors_of=source, formerly=lambda scope: before.get(scope, scope)
@@ -371,6 +386,7 @@ def _unpacked(path: Path, manifest: Mapping[str, Any], folder: Path) -> tuple[La
         check([group])
         members[group, label_of("user_id", line.get("user_id"))] = timestamp_of("since", line.get("since"))
     lake.members.add_since(members)
+    check(scope for scope, *_ in _sessions_in(folder, lake))
     return lake, scopes
 
 
@@ -382,11 +398,14 @@ def _extract(archive: zipfile.ZipFile, path: Path, name: str, expected: str, fil
     """
     found = sha256()
     try:
+        size = archive.getinfo(name)
+        if size.file_size > _LARGE and size.file_size > _MAX_RATIO * max(size.compress_size, 1):
+            raise InputError(f"{path}: {name} is compressed more than {_MAX_RATIO:,} times, as an attack would be")
         with archive.open(name) as source, file.open("wb") as target:
             while data := source.read(2**20):
                 found.update(data)
                 target.write(data)
-    except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+    except (KeyError, *_UNREADABLE) as error:
         raise InputError(f"{path}: {name} cannot be read: {error}; export the memory again") from None
     if found.hexdigest() != expected:
         raise InputError(f"{path}: {name} has changed since the export: its digest differs; export the memory again")
@@ -408,26 +427,38 @@ def _lines(file: Path) -> Iterator[dict[str, object]]:
                 yield parse_json(line)
 
 
-def _import_sessions(folder: Path, source: Lake, target: Lake, scope_for: ScopeFor) -> int:
-    """Store the entries of sessions that are not there; return the number of all.
+def _sessions_in(folder: Path, lake: Lake) -> Iterator[tuple[Scope, Container, Entry]]:
+    """Yield the entries of sessions in an archive, each with its scope in a lake.
 
     Raises:
-        ConfigurationError: the lake is in a bucket, and no database for sessions is set.
+        InputError: a line is damaged.
     """
-    count = 0
     for line in _lines(folder / "sessions.jsonl"):
         try:
-            container, entry = (cls(**{name: line[name] for name in names}) for cls, names in _SESSION.items())
+            container = Container(**{name: line[name] for name in Container.__slots__})  # type: ignore[arg-type]
+            entry = Entry(**{name: line[name] for name in Entry._fields})  # type: ignore[arg-type]
         except KeyError as error:
             raise InputError(f"sessions.jsonl is damaged: an entry has no {error}; export the memory again") from None
-        new = scope_for(source.scope(container.workspace_id, container.agent_id, container.identity), None)
+        yield lake.scope(container.workspace_id, container.agent_id, container.identity), container, entry
+
+
+def _import_sessions(folder: Path, source: Lake, target: Lake, scope_for: ScopeFor, report: ArchiveReport) -> int:
+    """Store the entries of sessions that are not there; return the number of all. Erased ones do not come back."""
+    count, forgotten = 0, target.tombstones.forgotten()
+    for scope, container, entry in _sessions_in(folder, source):
+        new = scope_for(scope, None)
+        if forgotten.reaches(new, time_of(entry.updated_at), user_id=new.user_id, texts=[entry.value]):
+            continue
+        try:
+            store = session_store(target)
+        except ConfigurationError as error:
+            report.not_included.append(f"sessions, because {error}")
+            return 0
         ids = new.workspace_id, new.agent_id, new.identity
-        own = Container(*ids, EntryKind(container.kind), container.space, container.section)
-        entries = session_store(target).entries(own)
+        entries = store.entries(Container(*ids, EntryKind(container.kind), container.space, container.section))
         if entries.get(entry.key, entry.updated_at) is None:
-            entries.put(
-                entry.key, entry.value, entry.expires_at, entry.updated_at, entry.type, entry.accesses, entry.created_at
-            )
+            at = entry.expires_at, entry.updated_at
+            entries.put(entry.key, entry.value, *at, entry.type, entry.accesses, entry.created_at)
         count += 1
     return count
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, user_identity
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.collections.collection import COLLECTIONS
+from memory_pipeline.lake.files.storage import MANIFEST, Storage
 from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.sessions.saved import SAVED
 from memory_pipeline.sessions.store import existing_stores, session_store
@@ -83,16 +85,20 @@ def rebuild(
         PartitionsError: some periods cannot be derived; all others are complete.
     """
     report = RebuildReport()
-    target = source.new_copy(uri, shards, with_agents=configuration is None)
-    state = {"from": old_uri or source.storage.uri, "until": until and until.isoformat(), "is_complete": False}
-    known = json.loads(target.storage.read(_STATE) or b"null")
-    if known is not None and known | {"is_complete": False} != state:
-        raise InputError(
-            f"the lake at {uri} is being rebuilt from {known['from']}; finish that, or name another folder"
-        )
+    storage = Storage(uri)
+    known = json.loads(storage.read(_STATE) or b"null")
+    erased = digest(sorted((one, at.isoformat()) for one, at in source.tombstones.state()))
+    state = {"from": old_uri or source.storage.uri, "until": until and until.isoformat(), "erased": erased}
+    if known is None and storage.is_there(MANIFEST):
+        raise InputError(f"there is a lake at {uri} already; name a new folder")
     if known and known["is_complete"]:
         raise InputError(f"the lake at {uri} is complete; use it, or name a new folder")
-    target.storage.write(_STATE, json.dumps(state).encode())
+    if known and known | {"erased": erased} != state | {"is_complete": False}:
+        raise InputError(f"the lake at {uri} is being rebuilt from {known['from']}; finish that, or name a new folder")
+    if known and known["erased"] != erased:
+        raise InputError(f"something was erased since this rebuild began; delete {uri} and begin again")
+    storage.write(_STATE, json.dumps(state | {"is_complete": False}).encode())
+    target = source.new_copy(uri, shards, with_agents=configuration is None)
     if configuration is not None:
         target.put_configuration(configuration)
     changed = {one.own for one in _scopes(source)} if old_uri else _changed(source, target)
@@ -110,7 +116,10 @@ def rebuild(
             f"of {', '.join(report.renamed)}: facts and summaries whose messages have expired, receipts of reads, "
             "costs of models, and uses of memories, because their records have new ids"
         )
-    _copy_files(source, target, report)
+    if until is None:
+        _copy_files(source, target, report)
+    else:
+        report.not_copied.append("sessions, collections of vectors and quarantined records, which have no history")
     models = models_without_requests(target, embedder, target.calls, now, vectors_of=source)
     derive(target, models, until or now, copied.hours, progress)
     target.storage.write(_STATE, json.dumps(state | {"is_complete": True}).encode())

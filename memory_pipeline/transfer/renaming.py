@@ -142,11 +142,14 @@ def copy_renamed(
             target.access.add(replace(event, scope=scope_for(event.scope, None)))
             done.counts["grants"] += 1
     corrections: dict[str, str] = {}
+    forgotten = target.tombstones.forgotten()
     for one in sorted(source.corrections.among(entries), key=lambda each: (each.at, each.id)):
         if selection.has(one.scope) and selection.is_early(one.at):
             ids = tuple(renaming.ids.get(message_id, message_id) for message_id in one.message_ids)
             scopes = {renaming.scopes[message_id] for message_id in one.message_ids if message_id in renaming.scopes}
             for scope in scopes or {scope_for(one.scope, None)}:
+                if forgotten.reaches(scope, one.at, texts=[*one.quotes, one.text or ""]):
+                    continue
                 undoes = one.undoes and corrections.get(one.undoes, one.undoes)
                 named = replace(one, scope=scope, message_ids=ids, undoes=undoes)
                 corrections[one.id] = named.id

@@ -12,6 +12,7 @@ import pytest
 
 from memory_pipeline import AsyncMemory, Memory
 from memory_pipeline.errors import AccessDeniedError, InputError
+from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline_tests import oracle
 
 if TYPE_CHECKING:
@@ -80,6 +81,9 @@ def test_a_grant_counts_from_the_time_it_was_given(memory: Memory) -> None:
     assert other.as_of(later(71)).of_agent("default", "anna").reader.search_memory("working", 0, 3_000, 5, "Berlin")
     with pytest.raises(AccessDeniedError):
         other.as_of(later(69)).of_agent("default", "anna").reader.search_memory("working", 0, 3_000, 5, "Berlin")
+    memory.writer.revoke("other", "anna", now=later(80))
+    revoked = other.as_of(later(71))
+    assert not revoked.lake.tables.read(MESSAGES).num_rows
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from memory_pipeline import Memory
+from memory_pipeline.domain.identity import digest
 from memory_pipeline_tests.invoking import call, read
 
 START = datetime(2025, 1, 6, 9, tzinfo=UTC)
@@ -76,10 +77,8 @@ def test_an_edited_memory_gets_a_version_by_the_editor(memory: Memory, folder: P
     [identifier] = imported(memory, folder)["updated"]
     newest = Memory(memory.lake.storage.uri, user_id="anna").history(identifier)[-1]
     assert (newest.content, newest.editor, newest.tags) == ("Prefers long answers.\n---\nAlways.", "Zoe", ("tone",))
-    exported_again = "run `memory-pipeline import" in str(
-        call("export", "--markdown", str(folder), "--root", memory.lake.storage.uri, "--user", "anna").exception
-    )
-    assert exported_again  # the file differs from what was exported
+    assert nothing(imported(memory, folder))
+    assert exported(memory, folder)["memories"] == len(contents(memory))
 
 
 def test_new_and_deleted_files_are_memories_that_begin_and_end(memory: Memory, folder: Path) -> None:
@@ -89,6 +88,9 @@ def test_new_and_deleted_files_are_memories_that_begin_and_end(memory: Memory, f
     assert done["remembered"] == ["memories/new.md"]
     assert len(done["forgotten"]) == 1
     assert "Works from home on Fridays." in contents(memory)
+    assert not (folder / "memories" / "new.md").exists()
+    assert file_with(folder / "memories", "Works from home on Fridays.").name.startswith("works-from-home")
+    assert nothing(imported(memory, folder))
     assert "Prefers short answers.\n---\nAlways." not in contents(memory)
 
 
@@ -100,6 +102,8 @@ def test_an_edited_day_corrects_its_messages(memory: Memory, folder: Path) -> No
     assert any("Momo" in hit.content for hit in again.search("cat"))
     assert not any("Miso" in hit.content for hit in again.search("cat"))
     assert [one.editor for one in again.corrections()] == ["Zoe"]
+    assert "Momo" in file.read_text()
+    assert nothing(imported(memory, folder))
 
 
 def test_lines_of_a_message_that_are_deleted_withdraw_it(memory: Memory, folder: Path) -> None:
@@ -123,10 +127,16 @@ def test_what_cannot_be_applied_says_why_and_the_rest_is(memory: Memory, folder:
     memory.writer.update(one.id, "Prefers answers in French.", now=NOW)
     (folder / "memories" / "bad.md").write_text("---\nkind: fact\n---\n\nText.\n")
     (folder / "memories" / "good.md").write_text("Owns a bicycle.\n")
+    (folder / "memories" / "latin.md").write_bytes("Mag Käse.".encode("latin-1"))
+    (folder / "memories" / "linked.md").symlink_to(folder / "memories" / "good.md")
     done = imported(memory, folder)
     assert done["remembered"] == ["memories/good.md"]
-    assert len(done["refused"]) == 3
+    assert len(done["refused"]) == 5
     assert "Prefers answers in French." in contents(memory)
+    assert "Bonn" in month.read_text(), "what was refused is not lost"
+    assert "has edits that are not imported" in str(
+        call("export", "--markdown", str(folder), "--root", memory.lake.storage.uri, "--user", "anna").exception
+    )
 
 
 def test_a_folder_of_others_is_not_overwritten(memory: Memory, folder: Path, tmp_path: Path) -> None:
@@ -139,3 +149,32 @@ def test_a_folder_of_others_is_not_overwritten(memory: Memory, folder: Path, tmp
         call("export", "--markdown", str(folder), *ids, "ben").exception
     )
     assert "--editor is needed" in str(call("import", str(folder), *ids, "anna").exception)
+
+
+def test_a_forged_manifest_leads_nowhere(memory: Memory, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.md").write_text("A secret.")
+    file = folder / ".memory-pipeline.json"
+    manifest = json.loads(file.read_text())
+    manifest["files"]["memories/../../secret.md"] = digest("")
+    file.write_text(json.dumps(manifest))
+    assert call("import", str(folder), "--root", memory.lake.storage.uri, "--user", "anna", "--editor", "Zoe").exit_code
+    assert not any("secret" in content for content in contents(memory))
+    assert (tmp_path / "secret.md").exists()
+
+
+def test_a_link_in_the_folder_is_not_followed(memory: Memory, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("Mine.")
+    memory.add("I bought a boat.", now=START + timedelta(days=5))
+    (folder / "days" / "2025-01-11.md").symlink_to(tmp_path / "other.md")
+    found = call("export", "--markdown", str(folder), "--root", memory.lake.storage.uri, "--user", "anna").exception
+    assert "symbolic link" in str(found)
+    assert (tmp_path / "other.md").read_text() == "Mine."
+
+
+def test_line_ends_and_marks_of_editors_are_no_edits(memory: Memory, folder: Path, tmp_path: Path) -> None:
+    memory.add("I have\r\ntwo bikes.\rAnd a car.", now=START + timedelta(days=6))
+    exported(memory, folder)
+    assert nothing(imported(memory, folder))
+    for file in folder.rglob("*.md"):
+        file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
+    assert nothing(imported(memory, folder))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from datetime import timedelta
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -36,6 +37,7 @@ def fill(folder: Path) -> None:
     memory.session("desk").store("plan", {"step": 2}, ttl=timedelta(hours=20))
     memory.contexts.create("trip", now=START)
     memory.writer.grant("helper", "anna", now=START)
+    memory.correct(memory.search("Nadia")[0].id, now=NOW)
     memory.add("I collect maps.", now=NOW)  # pending
 
 
@@ -202,6 +204,21 @@ def test_what_cannot_be_exported_says_why(lived: Path, archive: Path, tmp_path: 
     assert "has no memory; `memory-pipeline agents`" in refusal(str(tmp_path / "x.zip"), "--agent", "nobody")
     assert "exists" in refusal(str(archive), "--user", "anna")
     assert not (tmp_path / "x.zip").exists()
+
+
+def new_session(folder: Path) -> object:
+    return Memory(folder, user_id="anna").session("desk").retrieve("plan")
+
+
+def test_a_session_of_another_user_in_an_archive_is_refused(archive: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(archive) as opened:
+        manifest, lines = json.loads(opened.read("manifest.json")), opened.read("sessions.jsonl")
+    forged = lines.replace(b"user:anna", b"user:ben")
+    manifest["files"]["sessions.jsonl"]["sha256"] = sha256(forged).hexdigest()
+    path = tampered(archive, tmp_path, sessions=forged, manifest=json.dumps(manifest).encode())
+    assert "has rows of default/default/user:ben" in str(
+        call("import", str(path), "--root", str(tmp_path / "n")).exception
+    )
 
 
 def test_an_erased_user_does_not_come_back_by_an_archive(archive: Path, lived: Path, tmp_path: Path) -> None:

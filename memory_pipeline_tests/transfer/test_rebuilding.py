@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memory_pipeline import Memory
-from memory_pipeline.errors import InputError, LakeError
+from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
+from memory_pipeline.transfer import rebuilding
 from memory_pipeline_tests.invoking import call, read
 from memory_pipeline_tests.lake_digest import differing
 from memory_pipeline_tests.transfer.histories import digests, live
@@ -106,6 +107,24 @@ def test_a_lake_is_rebuilt_once_and_another_one_is_refused(lived: Path, tmp_path
     read("rebuild", str(lived), new, "--now", NOW)
     with pytest.raises(InputError, match="is complete; use it"):
         raise call("rebuild", str(lived), new, "--now", NOW).exception or AssertionError
+    with pytest.raises(InputError, match="there is a lake at"):
+        raise call("rebuild", str(lived), str(lived), "--now", NOW).exception or AssertionError
     Memory(other).add("I like tea.", now=datetime.fromisoformat(NOW))
-    with pytest.raises(LakeError, match="is no copy of"):
+    with pytest.raises(InputError, match="there is a lake at"):
         raise call("rebuild", str(lived), str(other), "--now", NOW).exception or AssertionError
+
+
+def test_an_erasure_between_two_parts_of_a_rebuild_begins_it_again(
+    lived: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(lived, tmp_path / "old")
+
+    def stop(*_: object, **__: object) -> None:
+        raise InputError("stopped")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rebuilding, "derive", stop)
+        call("rebuild", str(tmp_path / "old"), str(tmp_path / "new"), "--now", NOW)
+    Memory(tmp_path / "old", user_id="ben").forget(everything=True)
+    stopped = call("rebuild", str(tmp_path / "old"), str(tmp_path / "new"), "--now", NOW)
+    assert "something was erased since" in str(stopped.exception)
