@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.text.ranking import OwnName
+from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.graph import Graph
 from memory_pipeline.graph.state import GraphOverlay, JoinedGraphs
 from memory_pipeline.memories.queries import until_of
@@ -20,13 +21,17 @@ from memory_pipeline.search.index_overlay import IndexOverlay, ResidentRows
 from memory_pipeline.search.searcher import Searcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder, MemorySelector
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.index.vector_index import VectorIndex
     from memory_pipeline.reader.packing.suppression import Statement, SuppressionRules
 
 
@@ -122,12 +127,22 @@ class ScopeStates:
             IndexOverlay(self._lake, scope, self._embedder, pending, self._resident, self._is_worth),
             GraphOverlay(self._lake, scope, pending, self._is_worth),
             memories,
-            MemoryLayouts(
-                memories, self._embedder, lambda: self._lake.indices.of(self._embedder).memory_vectors([scope])
-            ),
+            MemoryLayouts(memories, self._embedder, lambda: self._memory_vectors(scope)),
             SuppressionIndex(memories),
         )
 
     def _is_worth(self) -> bool:
         """Return whether a scope is cached: what is read with it is then cached too, so that no table is opened."""
-        return any(map(self._lake.indices.of(self._embedder).is_cached, self.scopes()))
+        index = self._index()
+        return index is not None and any(map(index.is_cached, self.scopes()))
+
+    def _memory_vectors(self, scope: Scope) -> Mapping[str, NDArray[np.float32]]:
+        index = self._index()
+        return {} if index is None else index.memory_vectors([scope])
+
+    def _index(self) -> VectorIndex | None:
+        """Return the index of the embedder; None if the lake has only others, as the search of messages tells."""
+        try:
+            return self._lake.indices.of(self._embedder)
+        except ConfigurationError:
+            return None

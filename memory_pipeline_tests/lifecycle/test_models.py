@@ -28,6 +28,7 @@ from memory_pipeline.models.factory import dry_run_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.dry_run import DryRunLake, dry_run
 from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.reembed import reembed
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import (
@@ -568,21 +569,18 @@ def test_another_embedder_is_refused_until_the_vectors_are_recomputed(made: Lake
     before = lake.tables.read(FACTS, columns=["id", "content"]).to_pylist()
     configure(lake, server, EMBEDDING)
     write(lake, conversation("I bought a canoe.", conversation_id="new"))
-    with pytest.raises(ConfigurationError, match="delete the lake's projections folder"):
+    with pytest.raises(ConfigurationError, match="memory-pipeline reembed --to MODEL"):
         run(lake, models_at(lake))
-    with pytest.raises(ConfigurationError, match="delete the lake's projections folder"):
+    with pytest.raises(ConfigurationError, match="memory-pipeline reembed --to MODEL"):
         MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support").search_memory(query="canoe")
     assert len(lake.journal.pending()) == 1
 
-    shutil.rmtree(lake.storage.locate("projections"))
     fresh = Lake(lake.storage.uri)
-    for grain in Grain:
-        status = grain_status(fresh, grain, START, NOW)
-        list(materialize(fresh, models_at(fresh), grain, {*status.made, *status.pending}))
-    models = set(fresh.tables.read(FACTS)["embed_model"].to_pylist())
-    assert len(models) == 1
-    assert "vectors" in str(models)
-    assert fresh.index.read([ACME], None, "grain = 'working'").num_rows > len(before) / 2
+    embedder = models_at(fresh).embedder
+    assert list(reembed(fresh, embedder, fresh.calls))[-1].is_complete
+    run(fresh, models_at(fresh))
+    index = fresh.indices.of(embedder)
+    assert index.read([ACME], None, "grain = 'working'").num_rows > len(before) / 2
     assert server.counts["path chat"] == 1 + 5  # the new message, and its summaries
     reader = MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support")
     [hit] = reader.search_memory(query="Anna: I bought a canoe.", now=NOW, maximum_days_ago=1000, max_results=1)

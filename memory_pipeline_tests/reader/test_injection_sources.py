@@ -87,7 +87,7 @@ def test_documents_are_returned_when_all_other_sources_fail(
 def test_memory_of_another_embedder_is_reported(shared: str) -> None:
     reader = MemoryReader(Lake(shared), ACME, index_rows.Embedder())
     known = ask(reader, documents=["Porto lies at the Douro."], max_results=10)
-    assert "delete the lake's projections folder" in known.troubles["memory"]
+    assert "memory-pipeline reembed --to MODEL" in known.troubles["memory"]
     assert set(known.troubles) == {"memory"}
     assert "Initech" in known.block
     assert "Douro" in known.block
