@@ -80,9 +80,11 @@ class Indices:
         if known is not None and monotonic() < known[1]:
             return known[0]
         index, first = self.find(embedder), self._open(FIRST)
-        if index is None:
-            if first.refresh():
+        if index is None and first.refresh():
+            index = self.find(embedder)  # another process may have made it meanwhile
+            if index is None:
                 raise ConfigurationError(self._refusal(embedder))
+        if index is None:
             index = first
         elif not index.is_complete:
             raise ConfigurationError(

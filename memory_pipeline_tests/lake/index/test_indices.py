@@ -30,6 +30,21 @@ def test_another_embedder_is_refused_with_the_command_that_changes_it(tmp_path: 
                 refused(other)
 
 
+def test_an_index_that_another_process_makes_meanwhile_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = Indices.find
+
+    def found(self: Indices, embedder: HashingEmbedder) -> object:
+        missing = find(self, embedder)
+        monkeypatch.setattr(Indices, "find", find)
+        indices(tmp_path).adopt(FIRST)
+        return missing
+
+    monkeypatch.setattr(Indices, "find", found)
+    assert indices(tmp_path).of(FIRST).embedder() == (FIRST.name, FIRST.dimension)
+
+
 def test_an_index_is_used_once_it_is_complete(tmp_path: Path) -> None:
     indices(tmp_path).adopt(FIRST)
     begun = indices(tmp_path).begin(SECOND)
