@@ -108,7 +108,7 @@ class HistoricMemory(TieredMemory):
         messages, facts, graph, durable memories, the hot index, contexts, grants and summaries. What was erased or has
         expired since then is missing, and so is the memory of other agents that they do not grant any more.
 
-        It is made again from the records, in a temporary folder that is deleted with the returned object: about three
+        It is made again from the records, in a temporary folder that is deleted with the returned object: about four
         seconds for a thousand messages. Keep the object for several reads. No model is asked: what models had answered
         to the same input is used, rules stand in for other facts, and other summaries are not kept. Needs
         ``memory-pipeline[run]``.

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.transfer.copying import Copied, Progress
+    from memory_pipeline.transfer.copying import Progress
     from memory_pipeline.transfer.renaming import ScopeFor
 
 FORMAT: Final = "memory-pipeline archive"
@@ -237,7 +237,6 @@ def import_archive(
             or any(scope_for(scope, None) != scope for scope in scopes)
         )
         report = ArchiveReport(is_copy=is_copy, not_included=list(manifest["not_included"]))
-        copied: Copied
         if is_copy:
             copied = copy_renamed(source, target, CopySelection(), scope_for, progress, with_grants=False)
             report.not_included.append("grants, costs of models, receipts of reads, and uses of memories")

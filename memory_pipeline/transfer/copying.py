@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
-from memory_pipeline.lake.codec.codec import scopes_of
 from memory_pipeline.lake.codec.facts import messages_to_rows, rows_to_messages
 from memory_pipeline.lake.schemas import (
     ACCESS_LOG,
@@ -32,6 +31,7 @@ from memory_pipeline.lake.schemas import (
     SUMMARIES,
 )
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks, raise_marks
+from memory_pipeline.steps.group import scopes_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -140,12 +140,13 @@ def copy_lake(source: Lake, target: Lake, selection: CopySelection, progress: Pr
             copied["grants"] += 1
     for correction in source.corrections.among(entries):
         if selection.has(correction.scope) and selection.is_early(correction.at):
-            target.corrections.add(replace(correction, scope=_in(target, correction.scope)))
-            target.corrections.finish(replace(correction, scope=_in(target, correction.scope)))
+            named = replace(correction, scope=_in(target, correction.scope))
+            target.corrections.add(named)
+            target.corrections.finish(named)
             copied["corrections"] += 1
-    members = {(group, user): at for group, user, at in source.members.all() if selection.has(group)}
-    target.members.add_since({(_in(target, group), user): at for (group, user), at in members.items()
-                              if selection.is_early(at)})  # fmt: skip
+    since = {(group, user): at for group, user, at in source.members.all() if selection.is_early(at)}
+    members = {(_in(target, group), user): at for (group, user), at in since.items() if selection.has(group)}
+    target.members.add_since(members)
     return done
 
 
@@ -200,7 +201,7 @@ def _partitions(spec: TableSpec) -> Iterable[dict[str, str]]:
 
 
 def _copy_pending(source: Lake, target: Lake, selection: CopySelection) -> int:
-    records = [_of(record, _in(target, record.scope)) for record in pending_records(source, selection)]
+    records = [replace(record, scope=_in(target, record.scope)) for record in pending_records(source, selection)]
     if records:
         target.ensure(min(said_at(record) for record in records))
         target.members.add(records)
@@ -237,13 +238,14 @@ def _with_expired_sources(source: Lake, rows: pa.Table) -> pa.Table:
     grain = Grain(rows["grain"][0].as_py())
     assert grain.finer is not None  # noqa: S101  # nosec B101  # hours have no summaries
     latest = marks.latest([kept for kept in RetentionClass if kept.grain is grain.finer])
-    first = [source.calendar.sources(Period.parse(grain, key))[0].key for key in rows["period"].to_pylist()]
-    return rows.filter(pa.array([key <= latest for key in first], pa.bool_()))
+    keys = rows["period"].to_pylist()
+    first = {key: source.calendar.sources(Period.parse(grain, key))[0].key for key in set(keys)}
+    return rows.filter(pa.array([first[key] <= latest for key in keys], pa.bool_()))
 
 
 def _with_keys(rows: pa.Table, target: Lake) -> pa.Table:
     """Return rows with the keys that another lake gives to their scopes."""
-    keys = {scope.key: _in(target, scope).key for scope in set(scopes_of(rows))}
+    keys = {scope.key: _in(target, scope).key for scope in scopes_in(rows)}
     if all(old == new for old, new in keys.items()):
         return rows
     new = pa.array([keys[key] for key in rows["scope"].to_pylist()], pa.string())
@@ -254,10 +256,6 @@ def _with_keys(rows: pa.Table, target: Lake) -> pa.Table:
 def _in(lake: Lake, scope: Scope) -> Scope:
     """Return the scope of a lake with the ids of another lake's."""
     return lake.scope(scope.workspace_id, scope.agent_id, scope.identity)
-
-
-def _of(record: Record, scope: Scope) -> Record:
-    return record if record.scope.key == scope.key else replace(record, scope=scope)
 
 
 def said_at(record: Any) -> datetime:
