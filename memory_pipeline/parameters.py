@@ -143,7 +143,7 @@ def parameters_of(function: Callable[..., object], *, only_described: bool = Fal
         NameError: the type of a parameter has a name that is only known to the type checker.
     """
     function = inspect.unwrap(function)
-    described = _entries(function)
+    described = described_in(function)
     parameters = inspect.signature(function).parameters.values()
     given = [
         one for one in parameters if one.name in described or not (only_described or one.name in {"self", "access"})
@@ -155,8 +155,10 @@ def parameters_of(function: Callable[..., object], *, only_described: bool = Fal
             yield _parameter(one.name, hints[one.name], one.default, described.get(one.name, ""))
             continue
         [record] = get_args(hints[one.name])
-        inherited = [_entries(base) for base in RECORDS if base.__annotations__.keys() <= record.__annotations__.keys()]
-        fields = {name: text for entries in (*inherited, _entries(record)) for name, text in entries.items()}
+        inherited = [
+            described_in(base) for base in RECORDS if base.__annotations__.keys() <= record.__annotations__.keys()
+        ]
+        fields = {name: text for entries in (*inherited, described_in(record)) for name, text in entries.items()}
         for name, hint in get_type_hints(record, None, _NAMES, include_extras=True).items():
             yield _parameter(name, hint, None, fields.get(name, ""))
 
@@ -204,8 +206,8 @@ def _alternatives(hint: Any) -> tuple[list[Any], Within]:
     return [one for types, _ in found for one in types], max(bounds for _, bounds in found)
 
 
-def _entries(of: object) -> dict[str, str]:
-    """Return the description of each name in the sections of a docstring."""
+def described_in(of: object) -> dict[str, str]:
+    """Return the description of each name in the sections of a docstring, such as ``Args`` and ``Attributes``."""
     sections = _SECTION.findall(inspect.getdoc(of) or "")
     found = {names: " ".join(text.split()) for one in sections for names, text in _ENTRY.findall(f"{one}\n")}
     return {name: plain_text(text) for names, text in found.items() for name in names.split(", ")}

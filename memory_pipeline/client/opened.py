@@ -86,7 +86,7 @@ class OpenedMemory:
 
     def __init__(
         self,
-        uri: str | PathLike[str] | None = None,
+        uri: str | PathLike[str] | Lake | None = None,
         *,
         user_id: str | None = None,
         agent_id: str = "default",
@@ -98,7 +98,8 @@ class OpenedMemory:
         """Open the memory in a lake. The first write creates the lake.
 
         Args:
-            uri: a folder or ``s3://bucket/prefix``; by default MEMORY_PIPELINE_ROOT, or ``./memory-lake``.
+            uri: a folder or ``s3://bucket/prefix``; by default MEMORY_PIPELINE_ROOT, or ``./memory-lake``. Memories of
+                many users in one process may share an open :class:`~memory_pipeline.lake.Lake`.
             user_id: the user. Searches find the user's memory, that of the user's groups, and the agent's own.
             agent_id: the agent.
             workspace_id: the agent's workspace.
@@ -144,6 +145,8 @@ class OpenedMemory:
     @cached_property
     def lake(self) -> Lake:
         """Where memory is stored. It is opened at first use."""
+        if isinstance(self._uri, Lake):
+            return self._uri
         settings = Settings.from_environment()
         return Lake(self._uri or settings.root, settings.timezone, settings.start)
 

@@ -156,9 +156,13 @@ class Subject:
 
     def owns(self, scope: Scope) -> bool:
         """Return whether all memory of a scope belongs to the agent or the person."""
-        if scope.workspace_id != self.workspace_id or self.agent_id not in (None, scope.agent_id):
+        return self.owns_memory_of(scope.workspace_id, scope.agent_id, scope.user_id)
+
+    def owns_memory_of(self, workspace_id: str, agent_id: str, user_id: str | None) -> bool:
+        """Return whether all memory of an agent, or of one of its users, belongs to the agent or the person."""
+        if workspace_id != self.workspace_id or self.agent_id not in (None, agent_id):
             return False
-        return self.kind is SubjectKind.AGENT or (scope.user_id is not None and scope.user_id in self.user_ids)
+        return self.kind is SubjectKind.AGENT or (user_id is not None and user_id in self.user_ids)
 
     def __str__(self) -> str:
         where = f"workspace {self.workspace_id}" + (f", agent {self.agent_id}" if self.agent_id else "")

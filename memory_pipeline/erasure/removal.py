@@ -191,11 +191,15 @@ def anonymize_calls(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> Non
 
 
 def remove_accesses(lake: Lake, subject: Subject, at: datetime, log: ErasureLog) -> None:
-    """Remove a subject's rows until the cutoff `at` from the log of access, and the ids of results from others.
+    """Remove a subject's tokens, its rows until the cutoff `at` from the log of access, and ids of results from others.
 
     Rows of an agent are those in which it owns the memory, and those in which it asks. Other rows of the agents that
     held data of the subject may have returned it.
     """
+    tokens = lake.tokens.remove(
+        lambda one: one.created_at <= at and subject.owns_memory_of(one.workspace_id, one.agent_id, one.user_id)
+    )
+    log.take("config", "tokens of the service", tokens)
     lake.access_log.settle(at)
     agents = {scope.agent_id for scope in log.scopes}
     users = pa.array(map(user_identity, subject.user_ids), pa.string())

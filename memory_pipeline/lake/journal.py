@@ -101,6 +101,11 @@ class JournalFile:
         return self.path.rpartition("/")[0]
 
     @property
+    def written_at(self) -> datetime:
+        """When the file was written, UTC, by its name; a segment, when its newest write was."""
+        return ULID.from_str(self.path.rpartition("__")[2].partition(".")[0]).datetime
+
+    @property
     def hourly_size(self) -> int:
         """The average number of bytes per hour."""
         return self.size // len(self.hours)

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables.ledger import Ledger
     from memory_pipeline.lake.tables.tables import Tables
     from memory_pipeline.lake.tables.tombstones import Tombstones
+    from memory_pipeline.lake.tokens import Tokens
 
 _log = logging.getLogger(__name__)
 
@@ -438,6 +439,13 @@ class Lake:
         from memory_pipeline.lake.access import AccessEvents
 
         return AccessEvents(self.storage, self.journal, self.scope)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """The tokens of the service."""
+        from memory_pipeline.lake.tokens import Tokens
+
+        return Tokens(self.storage)
 
     @cached_property
     def corrections(self) -> CorrectionFiles:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from memory_pipeline.domain.facts import CONTEXTS, TURNS
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
-from memory_pipeline.domain.periods import Calendar, Grain
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
 from memory_pipeline.domain.scopes import Scope, optional_label
+from memory_pipeline.domain.summaries import summary_id
 from memory_pipeline.domain.values import count_of, share_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
@@ -397,6 +398,23 @@ class MemoryReader(PromptReader):
         where = Filter(since=start, until=end, ends_until=self._lake.calendar.moment("now", _clock(now)))
         found = self._searcher.find(id, grain, where)
         return None if found is None else Hit.of(grain, found, self._calendar_of(grain), reader=self.user_id)
+
+    def summaries_of(self, grain: Grain | str, period: str, *, now: When | None = None) -> list[Hit]:
+        """Return the summaries of one period: of the agent, of the user and of the user's groups, as there are any.
+
+        Args:
+            grain: ``daily``, ``weekly``, ``monthly``, ``quarterly`` or ``yearly``.
+            period: its key: ``2024-01-15``, ``2024-W03``, ``2024-01``, ``2024-Q1`` or ``2024``.
+            now: ignore everything after this time; by default the current time.
+
+        Raises:
+            InputError: the grain or the period is invalid.
+        """
+        key = Period.parse(grain, period)
+        if key.grain not in SUMMARY_GRAINS:
+            raise InputError(f"grain {shown(grain)} has no summaries; accepted: {', '.join(SUMMARY_GRAINS)}")
+        found = (self.get(summary_id(scope, key), now=now) for scope in self.scopes)
+        return [hit for hit in found if hit is not None]
 
     def receipt(self, id: str) -> ReadReceipt | None:  # noqa: A002  # as in get
         """Return what an earlier read handed to a model, and what is known of it now; None for an unknown receipt.

@@ -1,0 +1,1 @@
+"""The service: memory over HTTP, with tokens, MCP, health and metrics."""

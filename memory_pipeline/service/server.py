@@ -1,0 +1,62 @@
+"""Listen: uvicorn with the service's application."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memory_pipeline.errors import ConfigurationError, InputError, require, shown
+from memory_pipeline.service.callers import LOOPBACK
+
+require("serve", "fastapi")
+
+import uvicorn  # noqa: E402  # it comes with the extra
+
+from memory_pipeline.service.app import service_app  # noqa: E402
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.lake import Lake
+
+#: Seconds that requests have to end when the service stops.
+_GRACE = 10
+
+
+def serve(
+    lake: Lake,
+    default: Scope,
+    host: str,
+    port: int,
+    *,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    **options: Any,
+) -> None:
+    """Serve a lake until the process is asked to end; see :func:`~memory_pipeline.service.app.service_app`.
+
+    Raises:
+        ConfigurationError: other machines could reach it without a token, or the address cannot be used.
+        InputError: of certificate and key, one is missing.
+    """
+    is_local = host in LOOPBACK
+    if not is_local and not lake.tokens.exist():
+        raise ConfigurationError(
+            f"host {shown(host)} can be reached from other machines, and there are no tokens; make one with "
+            "`memory-pipeline tokens create`, or listen on 127.0.0.1"
+        )
+    if (certificate is None) != (key is None):
+        raise InputError("TLS needs a certificate and its key; give --tls-certificate and --tls-key")
+    app = service_app(lake, default, allows_open=is_local, **options)
+    configuration = uvicorn.Config(
+        app, host, port, access_log=False, log_level="warning", timeout_graceful_shutdown=_GRACE, server_header=False,
+        ssl_certfile=None if certificate is None else str(certificate), ssl_keyfile=None if key is None else str(key),
+    )  # fmt: skip
+    server = uvicorn.Server(configuration)
+    try:
+        server.run()
+    except SystemExit:
+        raise ConfigurationError(
+            f"port {port} of {shown(host)} cannot be used; choose another one with --port"
+        ) from None
