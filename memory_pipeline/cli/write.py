@@ -94,6 +94,8 @@ def print_ingestion(lake: Lake, path: Path, result: Ingestion) -> None:
         f"{path}: {counted(result.accepted, 'new message')} of {counted(result.conversations, 'conversation')}{files}; "
         f"{result.repeated:,} already known; {counted(result.set_aside, 'record')} quarantined"
     )
+    if result.edited:
+        click.echo(f"  {counted(result.edited, 'known message')} with a later text")
     if result.not_captured:
         click.echo(f"  {counted(result.not_captured, 'conversation')} not captured: nothing of them was stored")
     if result.recalled:

@@ -234,9 +234,11 @@ def spoken(
     *,
     id: object = None,  # noqa: A002  # as in messages
     name: object = None,
+    edited_at: datetime | None = None,
 ) -> ChatMessage:
-    """Return a message. Content is a text, or parts as chat clients have them."""
-    return {"role": role, "content": content, "timestamp": at, "id": id, "name": name}
+    """Return a message. Content is a text, or parts as chat clients have them; `edited_at` is when it was changed."""
+    edited = {} if edited_at is None else {"metadata": {"edited_at": edited_at.astimezone(UTC).isoformat()}}
+    return {"role": role, "content": content, "timestamp": at, "id": id, "name": name, **edited}
 
 
 def utc_of(value: object) -> datetime | None:

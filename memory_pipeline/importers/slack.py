@@ -54,7 +54,8 @@ def _read(file: ExportFile, notes: Notes) -> Iterator[Item]:
             *(_plain(one.get("fallback") or one.get("text") or "", users) for one in parts),
             *(file_mark(one.get("name"), one.get("mimetype")) for one in files),
         )
-        said = spoken("tool" if is_bot else "user", text, time_of(ts), id=ts, name=name)
+        changed = time_of((record.get("edited") or {}).get("ts"))
+        said = spoken("tool" if is_bot else "user", text, time_of(ts), id=ts, name=name, edited_at=changed)
         # The first message of a thread stays in the channel: nobody knew yet that it would begin one.
         return said | ({"conversation": f"{channel}:{thread}"} if thread and thread != ts else {})
 

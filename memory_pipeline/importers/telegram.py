@@ -99,7 +99,14 @@ def _messages(stream: JsonStream, file: ExportFile, notes: Notes, chat: dict[str
             text = lines(f"[forwarded from {source}]", quoted(text)) if text else ""
         is_bot = chat.get("type") == "bot_chat" and record.get("from_id") == f"user{identity}"
         name = record.get("from") or record.get("from_id")
-        return spoken("tool" if is_bot else "user", lines(text, *_media(record)), at, id=record.get("id"), name=name)
+        return spoken(
+            "tool" if is_bot else "user",
+            lines(text, *_media(record)),
+            at,
+            id=record.get("id"),
+            name=name,
+            edited_at=time_of(record.get("edited_unixtime")),
+        )
 
     where = f"{file.name}, chat {identity}"
     places = ((f"{where}, message {n}", file.taken(stream, where)) for n, _ in enumerate(stream.items(), 1))

@@ -26,6 +26,8 @@ from memory_pipeline.domain.conversations import (
 )
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.json_text import RepeatedKeyError, items_of, read_json
+from memory_pipeline.domain.messages import with_edits
+from memory_pipeline.domain.text.words import composed
 from memory_pipeline.domain.unread import capture_in_text, is_forgotten
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of, parse_json
@@ -66,6 +68,7 @@ class Ingestion:
         conversations: conversations with at least one valid message.
         accepted: messages written to the journal.
         repeated: messages that were stored before and were not written again.
+        edited: messages of an import that were stored with another text, and got the later one.
         set_aside: records moved to the quarantine.
         rejections: the first of them, with their reasons.
         not_captured: conversations, and unreadable records, of which nothing was stored, because they are not captured
@@ -81,6 +84,7 @@ class Ingestion:
     conversations: int = 0
     accepted: int = 0
     repeated: int = 0
+    edited: int = 0
     set_aside: int = 0
     rejections: list[Rejection] = field(default_factory=list)
     not_captured: int = 0
@@ -94,7 +98,7 @@ class Ingestion:
     @property
     def is_refused(self) -> bool:
         """Whether records were quarantined and none was accepted."""
-        return bool(self.set_aside) and not (self.accepted or self.repeated or self.recalled)
+        return bool(self.set_aside) and not (self.accepted or self.repeated or self.edited or self.recalled)
 
 
 def ingest_file(
@@ -133,7 +137,8 @@ def ingest(
     """Append conversations to the journal, each given with its place, or their rejections; see :func:`ingest_file`.
 
     With `is_import`, a message with a known id and text is the same one, even if its speaker has another name by now,
-    or its time was not in the export.
+    or its time was not in the export. With another text that is not known, it is an edit, unless the export is older:
+    its `metadata` has no `edited_at`, or an earlier one.
     """
     ingestion = _Ingest(lake, admission, default_scope or {}, defaults or {}, is_import=is_import)
     for where, record in records:
@@ -254,30 +259,46 @@ class _Ingest:
         for message in (*known, *batch):
             said.setdefault((*message.identity, message.occurrence), message)
         stored = {(*message.identity, message.occurrence) for message in known}
-        new, contradictions = [], []
+        new, edits, contradictions = [], [], []
         unnamed = {message.id for message in without}
         for message in batch:
             key = (*message.identity, message.occurrence)
             first = said[key]
-            is_same = first.says_the_same_as(message) or (
-                self._is_import and first.role is message.role and message.text in {first.text, first.first_text}
-            )
-            if not is_same:
+            is_later = self._is_import and first.role is message.role
+            if not is_later and not first.says_the_same_as(message):
                 reason, where = same_id_other_content(message, first), f"conversation {message.conversation_id}"
                 contradictions.append(Rejection(reason, where, message.to_record()))
             elif message.id in unnamed:
                 where = f"conversation {message.conversation_id}"
                 contradictions.append(Rejection(without_users(message), where, message.to_record()))
+            elif is_later and _is_edited(first, message):
+                edits.append(first.edit(message.content, self._admission.now))
+                [said[key]] = with_edits([first, edits[-1]])
             elif key not in stored:
                 new.append(message)
+                stored.add(key)
         self.set_aside(contradictions)
         self._lake.members.add(new)
-        for group in _by_hours(new):
+        for group in _by_hours([*new, *edits]):
             for path in self._lake.journal.append(group):
                 self._known.add(path, group)
                 self.result.files += 1
         self.result.accepted += len(new)
-        self.result.repeated += len(batch) - len(new) - len(contradictions)
+        self.result.edited += len(edits)
+        self.result.repeated += len(batch) - len(new) - len(edits) - len(contradictions)
+
+
+def _is_edited(stored: Message, message: Message) -> bool:
+    """Return whether an export has a text of a message that is not known, and is not older than what is stored."""
+    if message.text in (stored.text, stored.first_text):
+        return False
+    is_known = any(message.text == composed(edit.content) for edit in stored.edits)
+    return not is_known and _edited_at(message) >= _edited_at(stored)
+
+
+def _edited_at(message: Message) -> str:
+    at = json.loads(message.metadata).get("edited_at") if message.metadata else None
+    return at if isinstance(at, str) else ""
 
 
 def _by_hours(messages: Iterable[Message]) -> Iterable[list[Message]]:

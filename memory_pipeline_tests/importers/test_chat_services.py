@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memory_pipeline import Memory
+from memory_pipeline.domain.messages import with_edits
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline_tests.importers.exports import Read, imported, written
 
 USERS = [
@@ -156,3 +160,66 @@ def test_telegram_of_all_chats_and_without_zones(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--timezone"):
         Read(path)
     assert Read(path, timezone="Europe/Berlin").times == ["2024-01-01T10:00:00+00:00"] * 2
+
+
+EDITED = {
+    "slack": lambda folder, text, at: slack_folder(
+        folder, [slack("U1", text, "1704103200.000100", **({"edited": {"user": "U1", "ts": f"{at}.0"}} if at else {}))]
+    ),
+    "discord": lambda folder, text, at: written(
+        folder / "general.json",
+        {
+            "guild": {"id": "7"},
+            "channel": {"id": "77", "name": "general"},
+            "messages": [
+                discord("1", text, 1, timestampEdited=f"{datetime.fromtimestamp(at, UTC).isoformat()}" if at else None)
+            ],
+        },
+    ),
+    "telegram": lambda folder, text, at: written(
+        folder / "result.json",
+        CHAT | {"messages": [telegram(1, text, **({"edited_unixtime": str(at)} if at else {}))]},
+    ),
+}
+
+
+@pytest.mark.parametrize("product", EDITED)
+def test_a_message_that_was_edited_in_the_product(tmp_path: Path, root: str, product: str) -> None:
+    first, second, third = (
+        EDITED[product](tmp_path / name, text, at)
+        for name, text, at in (
+            ("first", "I live in Porto.", 0),
+            ("second", "I live in Faro.", 1704110000),
+            ("third", "I live in Braga.", 1704120000),
+        )
+    )
+    memory = Memory(root, user_id="anna")
+    assert memory.import_history(second).ingestion.accepted == 1
+    early = memory.import_history(first).ingestion  # an older export, later
+    assert (early.accepted, early.edited, early.repeated, early.set_aside) == (0, 0, 1, 0)
+    memory.run()
+    later = memory.import_history(third).ingestion
+    assert (later.accepted, later.edited, later.repeated, later.set_aside) == (0, 1, 0, 0)
+    for path in (first, second, third):  # while the edit is pending, and when it is loaded
+        again = memory.import_history(path).ingestion
+        assert (again.accepted, again.edited, again.repeated) == (0, 0, 1)
+    memory.run()
+    for path in (third, second, first):
+        assert memory.import_history(path).ingestion.repeated == 1
+    hits = memory.search("Where does Anna live?")
+    assert any("Braga" in hit.content for hit in hits)
+    assert not any("Faro" in hit.content for hit in hits)
+    [message] = memory.lake.tables.read(MESSAGES).to_pylist()
+    assert [edit["content"] for edit in message["edits"]] == ["I live in Braga."]
+    assert message["original"] == "I live in Faro."
+
+
+def test_two_exports_of_one_chat_in_a_folder(tmp_path: Path) -> None:
+    """In either order, the later text counts."""
+    for names in (("a", "b"), ("b", "a")):
+        folder = tmp_path / "".join(names)
+        EDITED["telegram"](folder / names[0], "I live in Porto.", 0)
+        EDITED["telegram"](folder / names[1], "I live in Faro.", 1704110000)
+        found = Read(folder)
+        assert with_edits(found.messages)[0].content == "I live in Faro."
+        assert (found.report.ingestion.accepted, found.report.ingestion.set_aside) == (1, 0)
