@@ -28,6 +28,7 @@ from memory_pipeline.erasure import ErasureReport
 from memory_pipeline.memories.contexts import Context, Contexts
 from memory_pipeline.reader import Hit, Hits, MemoryReader
 from memory_pipeline.reader.packing.items import InjectedContext, Recalled
+from memory_pipeline.sessions.transcript import Transcript
 from memory_pipeline.sessions.views import (
     PoolStatistics,
     ScratchPad,
@@ -58,6 +59,7 @@ _MAIN = {
     FactStore: "memory.facts",
     SessionMemory: 'memory.session("s1")',
     ShortTermMemory: 'memory.session("s1").short_term',
+    Transcript: 'memory.transcript("s1")',
     ScratchPad: 'memory.session("s1").scratch_pad',
     AgentPool: 'memory.pool("board")',
     Contexts: "memory.contexts",

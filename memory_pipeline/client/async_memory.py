@@ -13,6 +13,7 @@ from memory_pipeline.client.memory import Memory
 from memory_pipeline.client.sharing import AgentAccess, AgentPool
 from memory_pipeline.graph import Graph
 from memory_pipeline.memories.contexts import Contexts
+from memory_pipeline.sessions.transcript import Transcript
 from memory_pipeline.sessions.views import KeyValues, ScratchPad, SessionMemory, ShortTermMemory
 
 if TYPE_CHECKING:
@@ -182,6 +183,16 @@ class AsyncSession(AsyncKeyValues):
     load = _awaited(SessionMemory.load)
 
 
+class AsyncTranscript(AsyncView):
+    """:class:`Transcript`, with methods to await."""
+
+    extend = _awaited(Transcript.extend)
+    read = _awaited(Transcript.read)
+    pop = _awaited(Transcript.pop)
+    replace = _awaited(Transcript.replace)
+    clear = _awaited(Transcript.clear)
+
+
 class AsyncPool(AsyncView):
     """:class:`AgentPool`, with methods to await."""
 
@@ -256,6 +267,8 @@ class AsyncMemory(AsyncView):
     remove_from_team = _awaited(Memory.remove_from_team)
     of_agent = _opens(AsyncAgentAccess, Memory.of_agent)
     session = _opens(AsyncSession, Memory.session)
+    transcript = _opens(AsyncTranscript, Memory.transcript)
+    transcripts = _awaited(Memory.transcripts)
     pool = _opens(AsyncPool, Memory.pool)
     workflow_memory = _opens(AsyncPool, Memory.workflow_memory)
 

@@ -19,6 +19,7 @@ from memory_pipeline.domain.sessions import (
     RUN_POOL_TYPES,
     SHARED_BY,
     TOLD,
+    TRANSCRIPT,
     Container,
     EntryKind,
     micros_of,
@@ -31,6 +32,7 @@ from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.search.searcher import Hit
 from memory_pipeline.sessions.store import SessionStore, existing_stores, session_store
+from memory_pipeline.sessions.transcript import Transcript
 from memory_pipeline.sessions.views import RUN_POOL_TTL, KeyValues, SessionMemory
 
 if TYPE_CHECKING:
@@ -123,6 +125,33 @@ class TieredMemory(SharedMemory):
             ConfigurationError: the lake is in a bucket and MEMORY_PIPELINE_SESSIONS is not set.
         """
         return self._opened(label_of("session_id", session_id))
+
+    def transcript(self, session_id: str, *, ttl: Ttl | None = None) -> Transcript:
+        """Return the items of a conversation as a framework of agents sent them, in order.
+
+        They are not searched: what was said is remembered by :meth:`add`. Needs ``memory-pipeline[sessions]``.
+
+        Args:
+            session_id: the conversation. The same id of another user or agent is another conversation.
+            ttl: how long items that are added live, in seconds or as a timedelta; by default until they are removed.
+
+        Raises:
+            InputError: an argument is invalid.
+            ConfigurationError: as for :meth:`session`.
+        """
+        container = Container(*self._owner, EntryKind.VALUE, label_of("session_id", session_id), TRANSCRIPT)
+        return Transcript(self._sessions.entries(container), clock, ttl)
+
+    def transcripts(self) -> Sequence[str]:
+        """Return the ids of the conversations of this user or agent that have a transcript, sorted."""
+        workspace_id, agent_id, identity = self._owner
+        return sorted(
+            {
+                container.space
+                for container, _ in self._sessions.stored(workspace_id, identity, EntryKind.VALUE)
+                if (container.agent_id, container.section) == (agent_id, TRANSCRIPT)
+            }
+        )
 
     def pool(
         self,
@@ -365,7 +394,7 @@ class TieredMemory(SharedMemory):
                     of_user = container.identity == identity or scope == "global"
                     if not named and of_user and container.agent_id in {"", agent_id}:
                         yield SHARED, stored
-                elif container.section == TOLD:  # copies of long-term memory
+                elif container.section in {TOLD, TRANSCRIPT}:  # copies of long-term memory
                     continue
                 elif container.agent_id == agent_id and container.kind is EntryKind.VALUE:
                     yield SHARED if container.section == SHARED_BY else SESSION, stored

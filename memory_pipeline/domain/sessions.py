@@ -41,6 +41,8 @@ DEFAULT_NAME: Final = "default"
 
 #: The part of a session with the context that its conversation was given. It quotes other conversations.
 TOLD: Final = "told"
+#: The part with the items of a conversation, as an agent's framework sent them.
+TRANSCRIPT: Final = "transcript"
 #: The part with the values that another agent shared with this one. Its id is in the place of a session's.
 SHARED_BY: Final = "shared_by"
 

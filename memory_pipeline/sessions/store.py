@@ -62,7 +62,9 @@ _REFRESH = f"""
     UPDATE memory_pipeline_entries SET expires_at = :expires_at WHERE {_ONE} AND {_IS_ALIVE} RETURNING expires_at
 """  # nosec B608
 _ALL = f"SELECT {_COLUMNS} FROM memory_pipeline_entries WHERE container = :container AND {_IS_ALIVE}"  # nosec B608
+_LAST = f"{_ALL} ORDER BY key DESC LIMIT 1"
 _REMOVE = f"DELETE FROM memory_pipeline_entries WHERE {_ONE} RETURNING expires_at"  # nosec B608
+_DISCARD = f"DELETE FROM memory_pipeline_entries WHERE {_ONE} AND version = :version RETURNING 1"  # nosec B608
 _CLEAR = "DELETE FROM memory_pipeline_entries WHERE container = :container RETURNING expires_at"
 _IS_USED = f"(kind = '{EntryKind.SHORT_TERM}' AND accesses >= {PROMOTED_FROM})"
 #: An expired short-term entry that was used waits for its promotion.
@@ -225,7 +227,7 @@ class Entries:
         run = self._run
 
         def checked(statement: str, parameters: Mapping[str, object]) -> list[Any]:
-            require(statement not in {_GET, _TOUCH, _ALL})
+            require(statement not in {_GET, _TOUCH, _ALL, _LAST})
             return run(statement, parameters)
 
         self._run = checked
@@ -293,6 +295,16 @@ class Entries:
         """Return all entries, sorted by key."""
         rows = self._run(_ALL, {"container": self.key, "now": now})
         return sorted((Entry(*row) for row in rows), key=lambda entry: entry.key)
+
+    def last(self, now: int) -> Entry | None:
+        """Return the entry with the last key, or None."""
+        rows = self._run(_LAST, {"container": self.key, "now": now})
+        return Entry(*rows[0]) if rows else None
+
+    def discard(self, entry: Entry) -> bool:
+        """Remove an entry unless it was changed since it was read; return whether it was removed."""
+        own = {"container": self.key, "key": entry.key, "version": entry.version}
+        return bool(self._run(_DISCARD, own))
 
     def remove(self, key: str, now: int) -> bool:
         """Remove an entry; return whether it was there."""

@@ -42,10 +42,10 @@ _CALENDAR: Final = Calendar()
 _SECTIONS: Final = ("task_state", "intermediate_results", "conversation_context", "tool_state")
 _PAD: Final = "scratch_pad"
 #: Each try fails only because another write succeeded.
-_TRIES: Final = 1_000
+TRIES: Final = 1_000
 
 
-def _micros(now: When | None, clock: Clock) -> int:
+def micros_at(now: When | None, clock: Clock) -> int:
     """Return a time, or what the clock says. Raise InputError if `now` is not a time with a zone."""
     return micros_of(clock() if now is None else _CALENDAR.moment("now", now))
 
@@ -113,19 +113,19 @@ class _Keyed:
 
     def exists(self, key: str, *, now: When | None = None) -> bool:
         """Return whether there is an entry with a key. This counts no access."""
-        return self._entries.get(label_of("key", key), _micros(now, self._clock)) is not None
+        return self._entries.get(label_of("key", key), micros_at(now, self._clock)) is not None
 
     def remove(self, key: str, *, now: When | None = None) -> bool:
         """Remove an entry; return whether it was there."""
-        return self._entries.remove(label_of("key", key), _micros(now, self._clock))
+        return self._entries.remove(label_of("key", key), micros_at(now, self._clock))
 
     def keys(self, *, now: When | None = None) -> list[str]:
         """Return all keys, sorted."""
-        return [entry.key for entry in self._entries.all(_micros(now, self._clock))]
+        return [entry.key for entry in self._entries.all(micros_at(now, self._clock))]
 
     def clear(self, *, now: When | None = None) -> int:
         """Remove all entries; return how many there were."""
-        return self._entries.clear(_micros(now, self._clock))
+        return self._entries.clear(micros_at(now, self._clock))
 
 
 class KeyValues(_Keyed):
@@ -144,17 +144,17 @@ class KeyValues(_Keyed):
             InputError: an argument is invalid.
         """
         label_of("key", key)
-        text, at = json_of(value), _micros(now, self._clock)
+        text, at = json_of(value), micros_at(now, self._clock)
         return self._entries.put(key, text, at + micros_of_ttl(ttl), at)
 
     def retrieve(self, key: str, default: Any = None, *, now: When | None = None) -> Any:
         """Return the value of a key, or `default` if there is none or it has expired."""
-        entry = self._entries.get(label_of("key", key), _micros(now, self._clock))
+        entry = self._entries.get(label_of("key", key), micros_at(now, self._clock))
         return default if entry is None else json.loads(entry.value)
 
     def items(self, *, now: When | None = None) -> dict[str, Any]:
         """Return all values by key."""
-        return {entry.key: json.loads(entry.value) for entry in self._entries.all(_micros(now, self._clock))}
+        return {entry.key: json.loads(entry.value) for entry in self._entries.all(micros_at(now, self._clock))}
 
 
 class ScratchPad:
@@ -171,7 +171,7 @@ class ScratchPad:
         Raises:
             InputError: an argument is invalid, or the notes have more than 1 MB together.
         """
-        text, at = json_of(note), _micros(now, self._clock)
+        text, at = json_of(note), micros_at(now, self._clock)
         version = self._entries.append(self._key, text, at + micros_of_ttl(ttl), at)
         if version is None:
             raise InputError(f"the {self._key} is full: it takes 1,000,000 characters as JSON; clear it first")
@@ -179,12 +179,12 @@ class ScratchPad:
 
     def read(self, *, now: When | None = None) -> list[Any]:
         """Return all notes, oldest first."""
-        entry = self._entries.get(self._key, _micros(now, self._clock))
+        entry = self._entries.get(self._key, micros_at(now, self._clock))
         return [] if entry is None else list(json.loads(entry.value))
 
     def clear(self, *, now: When | None = None) -> int:
         """Remove all notes; return 1 if there were any, else 0."""
-        return self._entries.clear(_micros(now, self._clock))
+        return self._entries.clear(micros_at(now, self._clock))
 
 
 class ShortTermMemory(_Keyed):
@@ -216,17 +216,17 @@ class ShortTermMemory(_Keyed):
         """
         label_of("key", key)
         _check_type(type)
-        text, at = json_of(value), _micros(now, self._clock)
+        text, at = json_of(value), micros_at(now, self._clock)
         return self._entries.put(key, text, at + micros_of_ttl(ttl), at, type)
 
     def retrieve(self, key: str, default: Any = None, *, now: When | None = None) -> Any:
         """Return the value of a key, and count the access; `default` if there is none or it has expired."""
-        entry = self._entries.touch(label_of("key", key), _micros(now, self._clock))
+        entry = self._entries.touch(label_of("key", key), micros_at(now, self._clock))
         return default if entry is None else json.loads(entry.value)
 
     def touch_access(self, key: str, *, now: When | None = None) -> int:
         """Count an access; return their number, 0 if there is no such entry."""
-        entry = self._entries.touch(label_of("key", key), _micros(now, self._clock))
+        entry = self._entries.touch(label_of("key", key), micros_at(now, self._clock))
         return 0 if entry is None else entry.accesses
 
     def refresh_ttl(self, key: str, ttl: Ttl = DEFAULT_TTL, *, now: When | None = None) -> bool:
@@ -235,7 +235,7 @@ class ShortTermMemory(_Keyed):
         Raises:
             InputError: `ttl` is not accepted.
         """
-        at = _micros(now, self._clock)
+        at = micros_at(now, self._clock)
         return self._entries.refresh(label_of("key", key), at + micros_of_ttl(ttl), at)
 
     def list(
@@ -251,7 +251,7 @@ class ShortTermMemory(_Keyed):
         """
         if type is not None:
             _check_type(type)
-        found = [one for one in self._entries.all(_micros(now, self._clock)) if type in {None, one.type}]
+        found = [one for one in self._entries.all(micros_at(now, self._clock)) if type in {None, one.type}]
         found.sort(key=lambda entry: (-entry.updated_at, entry.key))
         return [ShortTermEntry.of(entry) for entry in found]
 
@@ -305,7 +305,7 @@ class SessionMemory(KeyValues):
         Raises:
             InputError: an argument is invalid.
         """
-        text, at = json_of([note]), _micros(now, self._clock)
+        text, at = json_of([note]), micros_at(now, self._clock)
         return self._parts[_PAD].put(_PAD, text, at + micros_of_ttl(ttl), at)
 
     def clear(self, *, now: When | None = None) -> int:
@@ -313,7 +313,7 @@ class SessionMemory(KeyValues):
 
         What the conversation was told counts as new again.
         """
-        at = _micros(now, self._clock)
+        at = micros_at(now, self._clock)
         self.told.clear(now=now)
         return sum(part.clear(at) for part in self._parts.values())
 
@@ -322,7 +322,7 @@ class SessionMemory(KeyValues):
 
         The copy keeps the times at which the entries expire.
         """
-        at = _micros(now, self._clock)
+        at = micros_at(now, self._clock)
         parts = {name: part.all(at) for name, part in self._parts.items()}
         return save(self._storage, self._container, self._parts[""].key, parts, self._short_term.all(at), at)
 
@@ -331,7 +331,7 @@ class SessionMemory(KeyValues):
 
         They replace the entries with their keys; other entries stay.
         """
-        at = _micros(now, self._clock)
+        at = micros_at(now, self._clock)
         count = 0
         for is_short_term, section, entry in load(self._storage, self._parts[""].key):
             if entry["expires_at"] > at:
@@ -418,16 +418,16 @@ class SharedPool:
 
     def snapshot(self, *, now: When | None = None) -> tuple[dict[str, Any], int]:
         """Return all values by key, and the version of the pool, 0 if nothing is in it."""
-        entry = self._entries.touch("", _micros(now, self._clock))
+        entry = self._entries.touch("", micros_at(now, self._clock))
         return ({}, 0) if entry is None else (json.loads(entry.value), entry.version)
 
     def clear(self, *, now: When | None = None) -> bool:
         """Remove the pool; return whether there was one."""
-        return self._entries.remove("", _micros(now, self._clock))
+        return self._entries.remove("", micros_at(now, self._clock))
 
     def statistics(self, *, now: When | None = None) -> PoolStatistics:
         """Return the figures of the pool."""
-        entry = self._entries.get("", _micros(now, self._clock))
+        entry = self._entries.get("", micros_at(now, self._clock))
         if entry is None:
             return PoolStatistics()
         return PoolStatistics(
@@ -451,8 +451,8 @@ class SharedPool:
         if not is_version or (expected_version or 0) < 0:
             raise InputError(f"expected_version {shown(expected_version)} is not accepted; expected a version, from 0")
         life = self._default_ttl if ttl is None else micros_of_ttl(ttl, MAX_POOL_TTL)
-        at = _micros(now, self._clock)
-        for _ in range(_TRIES):
+        at = micros_at(now, self._clock)
+        for _ in range(TRIES):
             entry = self._entries.get("", at)
             version = 0 if entry is None else entry.version
             if expected_version in {None, version}:
@@ -465,7 +465,7 @@ class SharedPool:
                 raise VersionConflictError(
                     f"pool {shown(self.name)} has the version {version}, not {expected_version}; read it again", version
                 )
-        raise CommitConflictError(f"pool {shown(self.name)}: other writes came first {_TRIES:,} times; try again")
+        raise CommitConflictError(f"pool {shown(self.name)}: other writes came first {TRIES:,} times; try again")
 
 
 def _check_type(value: object) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -71,3 +73,22 @@ def _set(url: str | None) -> None:
     os.environ.pop("MEMORY_PIPELINE_SESSIONS", None)
     if url is not None:
         os.environ["MEMORY_PIPELINE_SESSIONS"] = url
+
+
+def extend_transcript(root: str, url: str | None, name: str, rounds: int, barrier: Barrier) -> None:
+    """Add items to one transcript."""
+    _set(url)
+    transcript = Memory(root).transcript("c1")
+    barrier.wait()
+    for number in range(rounds):
+        transcript.extend([[name, number]])
+
+
+def extend_transcript_and_die(root: str, url: str | None, told: str) -> None:
+    """Add numbers to a transcript, write each to a file once it is stored, and be killed."""
+    _set(url)
+    transcript = Memory(root).transcript("c1")
+    for number in range(10):
+        transcript.extend([number])
+        Path(told).write_text(str(number))
+    os.kill(os.getpid(), signal.SIGKILL)
