@@ -139,7 +139,7 @@ _ADD = {"messages": [{"role": "user", "content": "I moved to Porto."}], "convers
 
 ROUTES: Final = (
     Route(POST, "/v1/memories", "client.memory:Memory.add", level=Right.WRITE, status=201,
-          without=frozenset({"idempotency_key"}), example=_ADD),
+          example=_ADD),
     Route(GET, "/v1/memories", "client.memory:Memory.list"),
     Route(GET, "/v1/memories/{id}", "reader:MemoryReader.get", _reader, missing=_NO_MEMORY),
     Route(PATCH, "/v1/memories/{id}", "writer:MemoryWriter.update", _writer, Right.WRITE,
