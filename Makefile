@@ -70,7 +70,7 @@ types: .venv/.installed
 site: .venv/.installed  ## Build the documentation as a site, in build/site; a broken link is an error
 	rm -rf build/pages build/site
 	mkdir -p build/pages
-	tar cf - --exclude 'docs/*.py' *.md docs deploy benchmarks/README.md dbt_like_sql/README.md | tar xf - -C build/pages
+	tar cf - --exclude 'docs/*.py' *.md docs deploy benchmarks/README.md dbt_like_sql/README.md clients/typescript/README.md | tar xf - -C build/pages
 	$(BIN)/zensical build --strict --clean
 	! grep -rnF --include='*.html' '```' build/site
 	! grep -rnE --include='*.html' '<(script|link|img|iframe)[^>]* (src|href)="?(https?:)?//' build/site
@@ -98,9 +98,11 @@ soak: .venv/.installed  ## Simulated traffic with kills and faults: make soak MI
 bench: .venv/.installed  ## Measure speed and size (minutes; quote ratios, machines are noisy)
 	$(BIN)/python -m benchmarks
 
-docs: .venv/.installed  ## Write docs/reference.md and docs/api.md from the code
+docs: .venv/.installed  ## Write what is generated from the code: pages, and with Node.js the types of the TypeScript client
 	$(BIN)/python docs/generate_reference.py
 	$(BIN)/python docs/generate_api.py
+	$(BIN)/python docs/generate_openapi.py
+	cd clients/typescript && npm ci --ignore-scripts && npm run generate
 
 lock: .venv/.installed  ## Write requirements.lock anew
 	VIRTUAL_ENV=.venv $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-strip-extras --no-emit-index-url \

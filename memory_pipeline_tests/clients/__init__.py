@@ -1,0 +1,1 @@
+"""Tests of the clients in other languages, against the real service."""
