@@ -31,6 +31,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_pipeline.domain.chat_messages import as_mapping, is_empty, messages_in, times_in
@@ -126,7 +127,7 @@ class Admission:
     def check(self, sent_at: datetime) -> None:
         """Raise InputError if a message of this time is not accepted."""
         hour = hour_of(sent_at)
-        if self.calendar.bounds(hour)[0] < self.calendar.bounds(Period.parse("daily", self.start.isoformat()))[0]:
+        if self.calendar.bounds(hour)[0] < _beginning(self.calendar, self.start):
             remedy = (
                 "unset MEMORY_PIPELINE_START, or set it to an earlier 1 January that is a Monday, such as 2018-01-01"
                 if self.start > EARLIEST
@@ -148,6 +149,11 @@ class Admission:
         except InputError:
             return False
         return True
+
+
+@lru_cache(maxsize=16)
+def _beginning(calendar: Calendar, day: date) -> datetime:
+    return calendar.bounds(Period.parse("daily", day.isoformat()))[0]
 
 
 class ParsedConversation(NamedTuple):

@@ -206,7 +206,7 @@ def hour_of(instant: datetime) -> Period:
 
 
 def _hour_period(instant: datetime) -> Period:
-    return Period(Grain.WORKING, f"{instant:%Y-%m-%dT%H}")
+    return Period(Grain.WORKING, instant.isoformat()[:13])
 
 
 @lru_cache(maxsize=65536)

@@ -204,8 +204,9 @@ def _records(
                 yield from ((rejection.where, rejection) for rejection in rejections)
                 continue
             record = _conversation(item, one.name, notes, admission.now)
-            times = [message["timestamp"] for message in record["messages"]]
-            times = [at for at in times if at is not None and admission.admits(at)]
+            times = [at for message in record["messages"] if (at := message["timestamp"]) is not None]
+            if times and not (admission.admits(min(times)) and admission.admits(max(times))):
+                times = [at for at in times if admission.admits(at)]
             report.first = min((at for at in (report.first, *times) if at), default=None)
             report.last = max((at for at in (report.last, *times) if at), default=None)
             if record["messages"]:

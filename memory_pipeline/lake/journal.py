@@ -46,7 +46,7 @@ from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.layout import folder_name, key_in
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from memory_pipeline.domain.scopes import ScopeOf
     from memory_pipeline.lake.files.storage import FileInfo, Storage
@@ -289,20 +289,25 @@ class Journal:
 
     def messages_of(self, path: str, scope: Scope, conversation_ids: Collection[str]) -> list[Message]:
         """Return the messages of some conversations in a file; other lines are not parsed."""
+        found = []
+        for record in self.records_of(path, conversation_ids):
+            with suppress(NothingSaidError, InputError):  # `read` returns them with their reasons
+                parsed = self.parsed(record)
+                if isinstance(parsed, Message) and parsed.scope == scope:
+                    found.append(parsed)
+        return found
+
+    def records_of(self, path: str, conversation_ids: Collection[str]) -> Iterator[dict[str, object]]:
+        """Yield the records of some conversations in a file, as they stand there; other lines are not parsed."""
         data = self._storage.read(path)
         wanted = {json.dumps(one, ensure_ascii=False).encode() for one in conversation_ids}
         if data is None or not any(one in data for one in wanted):
-            return []
-        found = []
+            return
         for line in data.splitlines():
             match = _CONVERSATION.search(line)
-            if match is None or match[1] not in wanted:
-                continue
-            with suppress(NothingSaidError, InputError):  # `read` returns them with their reasons
-                record = self.parsed(parse_json(line))
-                if isinstance(record, Message) and record.scope == scope:
-                    found.append(record)
-        return found
+            if match is not None and match[1] in wanted:
+                with suppress(InputError):  # as above
+                    yield parse_json(line)
 
     def acknowledge(self, files: Collection[JournalFile], hours: Collection[Period] | None = None) -> None:
         """Acknowledge hours of files, or all, because their records can be found elsewhere.

@@ -253,6 +253,13 @@ class _Ingest:
 
     def _write(self, batch: list[Message]) -> None:
         self._lake.ensure(min((message.sent_at for message in batch), default=None))
+        if self._is_import:
+            repeated = self._known.repeated(batch)
+            self.result.repeated += len(batch)
+            batch = [message for message in batch if message.id not in repeated]
+            self.result.repeated -= len(batch)
+            if not batch:
+                return
         # The first message with an id counts, whatever the hours of the others.
         said: dict[tuple[object, ...], Message] = {}
         known, without = self._known.of(batch)

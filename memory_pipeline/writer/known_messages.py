@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.messages import Message, with_edits
@@ -13,6 +14,8 @@ from memory_pipeline.overlay.reads import journal_paths
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.domain.text.secrets import Redactor
@@ -56,31 +59,61 @@ class KnownMessages:
         and in hours with other messages of their conversation: the index does not contain them.
         """
         without_user = [
-            (message, Message.from_record({**message.to_record(), "identity": "", "users": ()}))
+            (message, replace(message, scope=message.scope.own, users=()))
             for message in messages
             if message.scope.identity
         ]
         stored = self._stored([*messages, *(copy for _, copy in without_user)])
         keys = {_key(message) for message in messages}
-        by_key = {_key(message): message for message in stored}
+        by_key = {_key(message): message for message in stored if not message.scope.identity}
         unnamed = [
             message
-            for message, copy in without_user
+            for message, copy in (without_user if by_key else ())
             if (one := by_key.get(_key(copy))) is not None and one.says_the_same_as(copy)
         ]
         return [message for message in stored if _key(message) in keys], unnamed
 
+    def repeated(self, messages: Collection[Message]) -> set[str]:
+        """Return the ids of messages that are stored with these texts, now or before an edit, as far as seen quickly.
+
+        Only texts are read, of pending messages and of the hours that the index knows of their conversations.
+        """
+        said = {*self._pending_texts(messages), *self._landed_texts(messages)}
+        return {one.id for one in messages if (one.id, one.role, one.content) in said}
+
+    def _pending_texts(self, messages: Collection[Message]) -> Iterator[tuple[str, object, object]]:
+        """Yield id, role and each text of those of the messages that are pending and have an id of a client."""
+        ids = {(one.scope, one.conversation_id, one.source_id): one.id for one in messages if one.source_id}
+        for scope, conversations in _conversations_of(messages).items():
+            for path, held in self._files_of(scope, conversations):
+                for record in self._lake.journal.records_of(path, held):
+                    identifier = ids.get((scope, str(record.get("conversation_id")), str(record.get("id"))))
+                    role, content = record.get("role"), record.get("content")
+                    if identifier is not None and isinstance(role, str) and isinstance(content, str):
+                        yield identifier, role, content
+
+    def _landed_texts(self, messages: Collection[Message]) -> Iterator[tuple[str, object, object]]:
+        """Yield id, role and each text of the loaded messages of the same conversations and hours."""
+        talks, wanted = _conversations_of(messages), {message.hour for message in messages}
+        hours = [hour for scope, one in talks.items() for hour in self._hours_of(scope, one) & wanted]
+        if not hours:
+            return
+        rows = _landed(self._lake, hours, talks, ["id", "role", "content", "original", "edits"])
+        columns = (rows[name].to_pylist() for name in ("id", "role", "content", "original", "edits"))
+        for identifier, role, content, original, edits in zip(*columns, strict=True):
+            for text in (content, original, *(edit["content"] for edit in edits)) if edits else (content,):
+                yield identifier, role, text
+
     def _stored(self, messages: Collection[Message]) -> list[Message]:
         keys = {_key(message) for message in messages}
-        talks: dict[Scope, set[str]] = {}
-        for message in messages:
-            talks.setdefault(message.scope, set()).add(message.conversation_id)
-        found = [one for scope, ids in talks.items() for one in self._pending(scope, ids) if _key(one) in keys]
+        clean = {message.content for message in messages}
+        talks = _conversations_of(messages)
+        found = [one for scope, ids in talks.items() for one in self._pending(scope, ids, clean) if _key(one) in keys]
         if not self._lake.exists:
             return found
         hours = {message.hour for message in messages}
         scopes = {message.scope for message in messages}
-        found += self._landed_in(hours, scopes if len(scopes) <= _MOST_SCOPES else None)
+        found += self._landed_in(hours, scopes if len(scopes) <= _MOST_SCOPES else None, clean)
         known = {_key(message) for message in found}
         new: dict[Scope, set[str]] = {}
         for message in messages:
@@ -88,7 +121,7 @@ class KnownMessages:
                 new.setdefault(message.scope, set()).add(message.conversation_id)
         for scope, conversations in new.items():
             others = self._hours_of(scope, conversations) - hours
-            found += self._landed_in(others, [scope]) if others else []
+            found += self._landed_in(others, [scope], clean) if others else []
         return with_edits(message for message in found if _key(message) in keys)
 
     def last_of(self, scope: Scope, conversation_id: str, count: int | None = None) -> list[Message]:
@@ -101,11 +134,16 @@ class KnownMessages:
             found += self._landed_of(scope, conversation_id, None if count is None else count - len(found)).values()
         return sorted(with_edits(found), key=lambda message: (message.sent_at, message.turn))
 
-    def _landed_in(self, hours: Iterable[Period], scopes: Iterable[Scope] | None) -> list[Message]:
-        return list(self._redacted(landed_messages(self._lake, hours, scopes)))
+    def _landed_in(
+        self, hours: Iterable[Period], scopes: Iterable[Scope] | None, clean: Collection[str] = ()
+    ) -> list[Message]:
+        return list(self._redacted(landed_messages(self._lake, hours, scopes), clean))
 
-    def _redacted(self, messages: Iterable[Message]) -> Iterator[Message]:
-        """Yield messages as they would be written now: they may be stored with secrets, from before."""
+    def _redacted(self, messages: Iterable[Message], clean: Collection[str] = ()) -> Iterator[Message]:
+        """Yield messages as they would be written now: they may be stored with secrets, from before.
+
+        The texts `clean` have none.
+        """
         redactors: dict[str, Redactor] = {}
 
         def redactor_of(workspace_id: str) -> Redactor:
@@ -113,7 +151,12 @@ class KnownMessages:
                 redactors[workspace_id] = self._lake.redactor_of(workspace_id, of_messages=True)
             return redactors[workspace_id]
 
-        return (one.redacted(redactor_of(one.scope.workspace_id)) for one in messages)
+        return (
+            one
+            if one.content in clean and one.metadata is None and not one.edits
+            else one.redacted(redactor_of(one.scope.workspace_id))
+            for one in messages
+        )
 
     def _landed_of(self, scope: Scope, conversation_id: str, count: int | None) -> Mapping[str, Message]:
         """Return at least the last `count` loaded messages of a conversation by id, or all."""
@@ -141,18 +184,15 @@ class KnownMessages:
             if scope == messages[0].scope:
                 files[path] = [one for one in messages if one.conversation_id == conversation_id]
 
-    def _pending(self, scope: Scope, conversations: set[str]) -> Iterable[Message]:
+    def _pending(self, scope: Scope, conversations: set[str], clean: Collection[str] = ()) -> Iterable[Message]:
         """Return the pending messages of conversations, which may be many."""
-        journal, paths = self._lake.journal, journal_paths(self._lake, scope)
+        journal = self._lake.journal
         if len(conversations) > _FEW or not self._keeps:
-            before = self._named.get(scope, {})
-            self._named[scope] = {
-                path: before.get(path) or frozenset(map(hash, journal.conversations(path))) for path in paths
-            }
-            hashes = set(map(hash, conversations))
-            holding = [path for path, named in self._named[scope].items() if not hashes.isdisjoint(named)]
-            read = (one for path in holding for one in journal.messages_of(path, scope, conversations))
-            return self._redacted(read)
+            holding = self._files_of(scope, conversations)
+            return self._redacted(
+                (one for path, held in holding for one in journal.messages_of(path, scope, held)), clean
+            )
+        paths = journal_paths(self._lake, scope)
         found = []
         for conversation in conversations:
             known = self._talks.pop((scope, conversation), {})
@@ -167,6 +207,18 @@ class KnownMessages:
         while len(self._talks) > _MAX_CONVERSATIONS:
             self._talks.pop(next(iter(self._talks)), None)
         return found
+
+    def _files_of(self, scope: Scope, conversations: set[str]) -> Iterator[tuple[str, list[str]]]:
+        """Yield the pending files with messages of conversations, and these."""
+        before, journal = self._named.get(scope, {}), self._lake.journal
+        self._named[scope] = {
+            path: before.get(path) or frozenset(map(hash, journal.conversations(path)))
+            for path in journal_paths(self._lake, scope)
+        }
+        by_hash = {hash(one): one for one in conversations}
+        for path, named in self._named[scope].items():
+            if held := by_hash.keys() & named:
+                yield path, [by_hash[one] for one in held]
 
     def _hours_of(self, scope: Scope, conversations: set[str]) -> set[Period]:
         """Return the hours with loaded messages of conversations. Cached per version of the index."""
@@ -193,6 +245,13 @@ class KnownMessages:
             return set()
 
 
+def _conversations_of(messages: Iterable[Message]) -> dict[Scope, set[str]]:
+    talks: dict[Scope, set[str]] = {}
+    for message in messages:
+        talks.setdefault(message.scope, set()).add(message.conversation_id)
+    return talks
+
+
 def _key(message: Message) -> int:
     return hash(message.identity)
 
@@ -210,9 +269,15 @@ def landed_messages(lake: Lake, hours: Iterable[Period], scopes: Iterable[Scope]
     if lake.tables.version(MESSAGES) < 0:
         return []
     # Imported here to keep opening a writer fast.
-    import pyarrow.compute as pc
-
     from memory_pipeline.lake.codec.facts import rows_to_messages
 
+    return rows_to_messages(_landed(lake, hours, scopes))
+
+
+def _landed(
+    lake: Lake, hours: Iterable[Period], scopes: Iterable[Scope] | None, columns: Sequence[str] | None = None
+) -> pa.Table:
+    import pyarrow.compute as pc  # as above
+
     of_scopes = None if scopes is None else pc.field("scope").isin([scope.key for scope in scopes])
-    return rows_to_messages(lake.tables.read(MESSAGES, {hour.key for hour in hours}, where=of_scopes))
+    return lake.tables.read(MESSAGES, {hour.key for hour in hours}, columns=columns, where=of_scopes)

@@ -32,6 +32,25 @@ def test_a_later_export_adds_only_what_is_new(tmp_path: Path, root: str) -> None
     assert (more.accepted, more.repeated, more.set_aside) == (2, 2, 0)
 
 
+def test_what_is_known_is_compared_by_its_text_alone(
+    tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import that is repeated costs less than the first: no stored message is read as a whole."""
+    path = written(tmp_path / "one.json", [chatgpt("I moved to Porto.", "Nice.", identity=f"t{n}") for n in range(3)])
+    memory = Memory(root, user_id="anna")
+    assert memory.import_history(path).ingestion.accepted == 6
+
+    def refused(*_: object) -> None:
+        raise AssertionError("a stored message was read")
+
+    for state in ("pending", "loaded"):
+        with monkeypatch.context() as patched:
+            patched.setattr("memory_pipeline.lake.journal.Journal.parsed", refused)
+            patched.setattr("memory_pipeline.writer.known_messages.landed_messages", refused)
+            assert memory.import_history(path).ingestion.repeated == 6, state
+        memory.run()
+
+
 def test_a_zip_and_a_folder_of_several_formats(tmp_path: Path) -> None:
     folder = tmp_path / "exports"
     written(
