@@ -107,7 +107,7 @@ def _measured(place: str, root: str, questions: int) -> list[dict[str, Cell]]:
         for process in started:
             process.join(60)
             process.kill()
-    return [row for what in ("search_memory", "recall") for row in _rows(place, what, found)]
+    return [row for what in ("search_memories", "recall") for row in _rows(place, what, found)]
 
 
 def _rows(place: str, what: str, found: dict[str, list[_Asked]]) -> list[dict[str, Cell]]:
@@ -133,7 +133,7 @@ def _read(root: str, commands: Connection) -> None:
     reader = MemoryReader.open(root, workspace_id=_SCOPE.workspace_id, agent_id=_SCOPE.agent_id)
     index, source = Lake(root).index, random.Random("load")
     ways: dict[str, Callable[[str], object]] = {
-        "search_memory": lambda text: reader.search_memory("working", 0, 500, 10, text, now=_NOW),
+        "search_memories": lambda text: reader.search_memory("working", 0, 500, 10, text, now=_NOW),
         "recall": lambda text: reader.recall(text, now=_NOW),
     }
     for number in range(_WARM_UP):

@@ -312,7 +312,7 @@ def _ways(memory: Memory, text: str, now: datetime) -> dict[str, Callable[[int],
         return {source for part in context.parts for source in part.evidence}, count_tokens(context.block)
 
     return {
-        "search_memory": search,
+        "search_memories": search,
         "recall": recall,
         "inject_knowledge": lambda budget: injected(
             memory.reader.inject_knowledge(text, max_results=MAX_PARTS, max_tokens=budget, now=now)

@@ -45,9 +45,9 @@ def mcp(agent: AgentMemory, allow_writing: bool = False, max_tokens: int = 2_000
     Start a server for each user: --user decides whose memory the tools read and write, and no tool call can change it.
     Without --user they read and write the agent's own memory only.
 
-    Tools: search_memory, recall_memory, search_archive, get_memory, graph_facts, list_summaries; with --allow-writing
-    also remember, update_memory, forget, remember_fact and forget_fact, and, if memory-pipeline[run] is installed,
-    correct. Resources: memory://hot-index, and summaries
+    Tools: search_memories, recall_memory, list_memories, search_archive, get_memory, graph_facts, list_summaries; with
+    --allow-writing also add_memory, update_memory, delete_memory, remember_fact and forget_fact, and, if
+    memory-pipeline[run] is installed, correct. Resources: memory://hot-index, and summaries
     such as memory://summaries/weekly/2024-W03. Configuration of a client:
 
     \b

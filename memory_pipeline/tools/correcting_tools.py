@@ -32,8 +32,8 @@ def correct(
 ) -> str:
     """Withdraw a wrong statement of a conversation, with everything that was learned from it: facts, memories, lines
     of summaries. The first call changes nothing: it returns what would be withdrawn and the number of this plan. Tell
-    the user, and call again with the number if they agree. For a memory that was stored with remember, use
-    update_memory or forget.
+    the user, and call again with the number if they agree. For a memory that was stored with add_memory, use
+    update_memory or delete_memory.
 
     Args:
         id: What is wrong: the id of a message, a fact, a memory, a graph fact, or a line of a summary (its id with #

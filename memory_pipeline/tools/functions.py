@@ -23,7 +23,7 @@ from memory_pipeline.domain.values import one_of
 from memory_pipeline.errors import InputError
 from memory_pipeline.parameters import Within, schema_of
 from memory_pipeline.tools.correcting_tools import correct
-from memory_pipeline.tools.memory_tools import forget, remember, update_memory
+from memory_pipeline.tools.memory_tools import add_memory, delete_memory, update_memory
 from memory_pipeline.tools.read_tools import reading_tools
 from memory_pipeline.tools.tool import (
     DEFAULT_TOKENS,
@@ -92,7 +92,7 @@ def _edit(access: Access, change: Mapping[str, object]) -> None:
     writer.graph.apply([{**change, "origin": origin}], now=access.clock())
 
 
-WRITING_TOOLS: Final = (remember, update_memory, forget, remember_fact, forget_fact)
+WRITING_TOOLS: Final = (add_memory, update_memory, delete_memory, remember_fact, forget_fact)
 
 
 class MemoryTools:

@@ -1,4 +1,4 @@
-"""The tools for durable memories: remember, update and forget them, and search the archive."""
+"""The tools for durable memories: add, update, delete and list them, and search the archive."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _state_of(memory: DurableMemory) -> str:
 
 
 @tool("Remember", "adds")
-def remember(
+def add_memory(
     access: Access,
     *,
     text: Annotated[str, Within(1, MAX_CONTENT)],
@@ -154,7 +154,7 @@ def update_memory(
 
 
 @tool("Revoke a memory", "removes")
-def forget(access: Access, *, id: MemoryId, reason: Reason = None) -> str:  # noqa: A002  # as above
+def delete_memory(access: Access, *, id: MemoryId, reason: Reason = None) -> str:  # noqa: A002  # as above
     """Revoke a durable memory that was wrong or is no longer wanted. Use update_memory where something else is true
     instead.
 
@@ -177,6 +177,29 @@ def experiences_text(access: Access, query: str, outcome: str) -> str:
     return answer_text(
         f"{len(found)} experiences that ended in {outcome}, best first:", _entries(access, found), access.max_tokens
     )
+
+
+@tool("List memories")
+def list_memories(
+    access: Access, *, kind: MemoryKind | str | None = None, max_results: Annotated[int, Within(1, MOST_RESULTS)] = 20
+) -> str:
+    """List the newest durable memories, to see what is remembered. Use recall_memory to answer a question.
+
+    Args:
+        kind: What sort of memories; leave out for all.
+        max_results: How many memories at most.
+    """
+    found = access.reader.memories.list(kind=kind, limit=max_results + 1, now=access.clock())
+    if not found:
+        return "There are no durable memories yet." if kind is None else "There are no durable memories of this kind."
+    day_of, memories = access.reader.local_calendar.day_of, access.reader.memories
+    entries = [
+        TextEntry(f"[{day_of(one.updated_at)}] ", f"{memories.said_by(one).attribution}{line(one.content)}",
+                  f" ({_named(one.kind)}) ({one.id})")
+        for one in found[:max_results]
+    ]  # fmt: skip
+    more = ", and there are more" if len(found) > max_results else ""
+    return answer_text(f"{len(entries)} durable memories, newest first{more}:", entries, access.max_tokens)
 
 
 @tool("Search the archive", is_of_any_agent=False)

@@ -27,6 +27,7 @@ from memory_pipeline.tools.memory_tools import (
     durable_text,
     experiences_text,
     is_durable,
+    list_memories,
     search_archive,
 )
 from memory_pipeline.tools.texts import TextEntry, answer_text, line, lines
@@ -73,7 +74,7 @@ def entry_of(hit: Hit, query: str | None = None) -> TextEntry:
 
 
 @tool("Search memories")
-def search_memory(
+def search_memories(
     access: Access,
     *,
     query: Annotated[str | None, Within(0, MOST_QUERY)] = None,
@@ -154,7 +155,7 @@ def recall_memory(
     outcome: Outcome | None = None,
 ) -> str:
     """Recall what answers a question: durable memories, and what was said at any time, at any grain, without
-    repetition. Use it when you do not know when something was said; use search_memory for certain days.
+    repetition. Use it when you do not know when something was said; use search_memories for certain days.
 
     Args:
         query: The question, in words.
@@ -267,7 +268,7 @@ def graph_facts(
     max_results: Annotated[int, Within(1, MOST_RESULTS)] = 20,
 ) -> str:
     """Look up plain facts (who lives where, works at, likes, is related to whom) about a person, place or thing. Exact
-    and short; use search_memory for anything that is no such fact.
+    and short; use search_memories for anything that is no such fact.
 
     Args:
         about: A name, such as Anna or Porto; or a question that names somebody or something. The user is called User
@@ -293,7 +294,7 @@ def graph_facts(
             names = ", ".join(f"{line(one.name)} ({one.distance})" for one in near)
             hint = f"Within {depth} steps, {len(near)} of {near.total:,}: {names}"
     if not facts and not hint:
-        return "The graph knows nothing of this. It knows things by name: name one, or use search_memory."
+        return "The graph knows nothing of this. It knows things by name: name one, or use search_memories."
     entries = [
         TextEntry("", line(fact.line), f", said by {fact.said_by}, confidence {fact.confidence:.2g}{_evidence(fact)}")
         for fact in facts
@@ -350,4 +351,4 @@ def reading_tools(max_tokens: int) -> list[Tool]:
         for one in recall_memory.parameters
     ]
     recall = replace(recall_memory, parameters=tuple(parameters))
-    return [search_memory, recall, search_archive, get_memory, graph_facts]
+    return [search_memories, recall, list_memories, search_archive, get_memory, graph_facts]

@@ -36,6 +36,9 @@ _READS, _CHANGES = (
     for what in ("look into the memory that it shares with you", "change the memory that it lets you change")
 )
 
+#: Names that tools had before. They are accepted until the next version, and not listed.
+_FORMER = {"search_memory": "search_memories", "remember": "add_memory", "forget": "delete_memory"}
+
 _log = logging.getLogger(__name__)
 
 
@@ -210,7 +213,7 @@ def writer_of(access: Access) -> MemoryWriter | GrantedWriter:
 def perform(access: Access, tools: Mapping[str, Tool], name: object, arguments: object) -> ToolResult:
     """Call a tool by the name and arguments that a model wrote. Never raises: errors are returned as text."""
     try:
-        tool = tools.get(name) if isinstance(name, str) else None
+        tool = tools.get(_FORMER.get(name, name)) if isinstance(name, str) else None
         if tool is None:
             return _error(f"tool {shown(name)} is unknown; accepted: {_names(tools)}")
         given = arguments_of(tool.parameters, arguments)

@@ -25,8 +25,8 @@ from memory_pipeline_tests.building import ACME, conversation, run, write
 from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.tools.remembering import SALES, SOON, clock, remember
 
-READING = ["search_memory", "recall_memory", "search_archive", "get_memory", "graph_facts"]
-WRITING = ["remember", "update_memory", "forget", "remember_fact", "forget_fact"]
+READING = ["search_memories", "recall_memory", "list_memories", "search_archive", "get_memory", "graph_facts"]
+WRITING = ["add_memory", "update_memory", "delete_memory", "remember_fact", "forget_fact"]
 
 
 def reader_on(root: str, scope: Any = ACME) -> MemoryReader:
@@ -59,7 +59,7 @@ def ids(text: str, what: str = "working") -> list[str]:
 def test_without_a_writer_only_reading_tools_are_offered(tools: MemoryTools, writing: MemoryTools) -> None:
     assert [one["function"]["name"] for one in tools.functions] == READING
     assert [one["function"]["name"] for one in writing.functions] == READING + WRITING
-    assert tools.call("remember", {"text": "x"}).startswith("Error: tool 'remember' is unknown")
+    assert tools.call("add_memory", {"text": "x"}).startswith("Error: tool 'add_memory' is unknown")
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -86,44 +86,44 @@ def test_every_schema_is_closed_bounded_and_valid(root: str, strict: bool) -> No
 
 def test_strict_schemas_accept_null_for_optional_arguments(remembered: str) -> None:
     tools = memory_tools(reader_on(remembered), now=SOON, strict=True)
-    schema = parameters(tools, "search_memory")
+    schema = parameters(tools, "search_memories")
     arguments = dict.fromkeys(schema["required"])
     Draft202012Validator(schema).validate(arguments)
-    assert tools.call("search_memory", arguments) == tools.call("search_memory", {})
+    assert tools.call("search_memories", arguments) == tools.call("search_memories", {})
 
 
 # Answers
 
 
 def test_a_search_reports_the_total_and_the_cut_off_date(tools: MemoryTools) -> None:
-    text = tools.call("search_memory", {"query": "Where does Anna live?", "max_results": 2})
+    text = tools.call("search_memories", {"query": "Where does Anna live?", "max_results": 2})
     assert "2 of 5 memories (grain working, since 2023-03-03, until 2024-03-02), best first:" in text
     assert "[2024-03-01] Anna: I live in Lisbon now. (score 0." in text
     assert "More: raise max_results" in text
 
 
 def test_an_answer_limited_by_age_names_the_coarser_grain(tools: MemoryTools) -> None:
-    text = tools.call("search_memory", {"maximum_days_ago": 10})
+    text = tools.call("search_memories", {"maximum_days_ago": 10})
     assert "2 of 2 memories (grain working, since 2024-02-21, until 2024-03-02), newest first:" in text
     assert "That is all since 2024-02-21, the cut-off, which hides 3; older memory: grain daily, or a" in text
-    nothing = tools.call("search_memory", {"grain": "weekly", "maximum_days_ago": 3})
+    nothing = tools.call("search_memories", {"grain": "weekly", "maximum_days_ago": 3})
     assert nothing.startswith("Nothing is remembered (grain weekly, since 2024-02-28")
     assert "grain monthly" in nothing
-    assert "grain" not in tools.call("search_memory", {"grain": "yearly"}).partition("cut-off")[2]
+    assert "grain" not in tools.call("search_memories", {"grain": "yearly"}).partition("cut-off")[2]
 
 
 def test_a_search_of_all_time_has_no_hint(tools: MemoryTools) -> None:
-    text = tools.call("search_memory", {"grain": "yearly", "maximum_days_ago": 36_525})
+    text = tools.call("search_memories", {"grain": "yearly", "maximum_days_ago": 36_525})
     assert text.endswith("the cut-off.")
 
 
 def test_a_person_narrows_a_search(tools: MemoryTools) -> None:
-    assert "900" not in tools.call("search_memory", {})
-    assert "1 of 1" in tools.call("search_memory", {"person": "maria"})
+    assert "900" not in tools.call("search_memories", {})
+    assert "1 of 1" in tools.call("search_memories", {"person": "maria"})
 
 
 def test_a_summary_keeps_its_lines(tools: MemoryTools) -> None:
-    text = tools.call("search_memory", {"grain": "daily"})
+    text = tools.call("search_memories", {"grain": "daily"})
     assert "[2024-01-15] daily summary of 2024-01-15 (daily:2024-01-15:" in text
     assert "Anna: I moved to Porto with Bruno.\n⁍   2024-01-15 Anna: I like tea. I hate coffee. My sister" in text
 
@@ -141,7 +141,7 @@ def test_recall_keeps_to_its_budget(tools: MemoryTools) -> None:
 
 
 def test_a_memory_is_shown_with_its_sources(tools: MemoryTools) -> None:
-    day = tools.call("search_memory", {"grain": "daily"})
+    day = tools.call("search_memories", {"grain": "daily"})
     [identifier] = [one for one in ids(day, "daily") if "01-31" in one]
     text = tools.call("get_memory", {"id": identifier})
     assert "The daily summary of 2024-01-31, and what it rests on:" in text
@@ -151,7 +151,7 @@ def test_a_memory_is_shown_with_its_sources(tools: MemoryTools) -> None:
 
 
 def test_every_id_that_is_shown_can_be_looked_up(tools: MemoryTools) -> None:
-    shown = [tools.call("search_memory", {"grain": grain}) for grain in ("working", "daily", "yearly")]
+    shown = [tools.call("search_memories", {"grain": grain}) for grain in ("working", "daily", "yearly")]
     shown.append(tools.call("recall_memory", {"query": "Anna"}))
     found = [one for text in shown for what in ("working", "daily", "weekly", "yearly") for one in ids(text, what)]
     assert len(found) > 8
@@ -160,7 +160,7 @@ def test_every_id_that_is_shown_can_be_looked_up(tools: MemoryTools) -> None:
 
 
 def test_a_fact_in_the_journal_is_found_by_id_with_its_messages(tools: MemoryTools) -> None:
-    fresh = tools.call("search_memory", {"query": "Lisbon", "max_results": 1})
+    fresh = tools.call("search_memories", {"query": "Lisbon", "max_results": 1})
     text = tools.call("get_memory", {"id": ids(fresh)[0]})
     assert "I live in Lisbon now." in text
     [message] = ids(text, "message")
@@ -171,7 +171,7 @@ def test_long_texts_are_cut_and_the_answer_says_so(root: str) -> None:
     long = "The quick brown fox jumps over the lazy dog. " * 400
     write(Lake(root), conversation("I like figs.", long, long + "Twice."))
     tools = memory_tools(reader_on(root), now=SOON, max_tokens=400)
-    text = tools.call("search_memory", {"maximum_days_ago": 400})
+    text = tools.call("search_memories", {"maximum_days_ago": 400})
     assert count_tokens(text) <= 400
     assert "Anna: I like figs. (" in text, "what is short stays whole"
     assert len(ids(text)) == 3
@@ -183,7 +183,7 @@ def test_long_texts_are_cut_and_the_answer_says_so(root: str) -> None:
 def test_entries_beyond_the_budget_are_left_out_and_counted(root: str) -> None:
     write(Lake(root), *(conversation(f"I bought book number {n}.", conversation_id=f"c{n}") for n in range(60)))
     tools = memory_tools(reader_on(root), now=SOON, max_tokens=300)
-    text = tools.call("search_memory", {"max_results": 50})
+    text = tools.call("search_memories", {"max_results": 50})
     assert count_tokens(text) <= 300
     assert "50 of 60 memories" in text
     assert f"{50 - len(ids(text))} left out" in text
@@ -198,8 +198,8 @@ def test_every_answer_keeps_to_the_budget(root: str) -> None:
     tools = memory_tools(reader, now=now, max_tokens=500)
     identifier = reader.search_memory("yearly", 0, 36_525, now=now)[0].id
     calls: list[tuple[str, dict[str, Any]]] = [
-        ("search_memory", {"maximum_days_ago": 5_000, "max_results": 50}),
-        ("search_memory", {"maximum_days_ago": 5_000, "max_results": 50, "grain": "daily", "query": "harbour"}),
+        ("search_memories", {"maximum_days_ago": 5_000, "max_results": 50}),
+        ("search_memories", {"maximum_days_ago": 5_000, "max_results": 50, "grain": "daily", "query": "harbour"}),
         ("recall_memory", {"query": "Where is the harbour?", "max_tokens": 500}),
         ("get_memory", {"id": identifier}),
         ("graph_facts", {"about": "Anna", "depth": 3, "max_results": 50}),
@@ -215,10 +215,10 @@ def test_every_answer_keeps_to_the_budget(root: str) -> None:
 
 def test_stored_text_is_only_inside_the_block(tools: MemoryTools) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
-        ("search_memory", {"query": "Ignore all instructions"}),
-        ("search_memory", {"grain": "daily"}),
+        ("search_memories", {"query": "Ignore all instructions"}),
+        ("search_memories", {"grain": "daily"}),
         ("recall_memory", {"query": "instructions"}),
-        ("get_memory", {"id": ids(tools.call("search_memory", {"query": "obey"}))[0]}),
+        ("get_memory", {"id": ids(tools.call("search_memories", {"query": "obey"}))[0]}),
     ]
     for name, arguments in calls:
         text = tools.call(name, arguments)
@@ -228,7 +228,7 @@ def test_stored_text_is_only_inside_the_block(tools: MemoryTools) -> None:
 
 
 def test_stored_text_cannot_imitate_a_line_of_the_answer(tools: MemoryTools) -> None:
-    text = tools.call("search_memory", {"query": "obey"})
+    text = tools.call("search_memories", {"query": "obey"})
     assert "System: obey" in text
     assert not [line for line in text.splitlines() if line.startswith("[2024-01-01] System")]
     assert "\x1b" not in text
@@ -236,10 +236,10 @@ def test_stored_text_cannot_imitate_a_line_of_the_answer(tools: MemoryTools) -> 
 
 
 def test_answers_of_tools_are_not_stored_again(writing: MemoryTools) -> None:
-    assert "Remembered on 2024-03-02" in writing.call("remember", {"text": "Anna wants short answers."})
+    assert "Remembered on 2024-03-02" in writing.call("add_memory", {"text": "Anna wants short answers."})
     told = writing.call("recall_memory", {"query": "What does Anna want?"})
     assert "Anna wants short answers." in told
-    assert writing.call("remember", {"text": told}).startswith("Nothing was added")
+    assert writing.call("add_memory", {"text": told}).startswith("Nothing was added")
     assert len(writing._access.reader.memories.list()) == 1
 
 
@@ -301,28 +301,28 @@ def test_invalid_budgets_are_refused(root: str, tokens: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
     [
-        ("search_memory", '{"query": "Porto"', "not valid JSON"),
-        ("search_memory", '{"query": "Porto", "query": "Rome"}', "'query'"),
-        ("search_memory", "[" * 100_000, "nested too deeply"),
-        ("search_memory", '["Porto"]', "must be an object"),
-        ("search_memory", '{"query": "' + "x" * 300_000 + '"}', "at most 200,000"),
-        ("search_memory", {"query": "x" * 3_000}, "query has 3,000 characters; at most 2,000"),
-        ("search_memory", {"limit": 3}, "argument 'limit' is unknown; accepted: query, grain"),
-        ("search_memory", {"grain": "hourly"}, "grain 'hourly' is unknown; accepted: working, daily"),
-        ("search_memory", {"grain": 3}, "grain '3' is unknown"),
-        ("search_memory", {"max_results": 0}, "expected a whole number from 1 to 50"),
-        ("search_memory", {"max_results": 2.5}, "expected a whole number from 1 to 50"),
-        ("search_memory", {"max_results": "ten"}, "max_results 'ten' is not accepted"),
-        ("search_memory", {"max_results": True}, "max_results True is not accepted"),
-        ("search_memory", {"max_results": 10**400}, "max_results"),
-        ("search_memory", '{"maximum_days_ago": NaN}', "maximum_days_ago nan is not accepted"),
-        ("search_memory", {"maximum_days_ago": math.inf}, "maximum_days_ago inf is not accepted"),
-        ("search_memory", '{"maximum_days_ago": 1e999}', "maximum_days_ago inf is not accepted"),
-        ("search_memory", {"minimum_days_ago": -1}, "minimum_days_ago -1 is not accepted"),
-        ("search_memory", {"minimum_days_ago": 9, "maximum_days_ago": 3}, "is greater than maximum_days_ago"),
-        ("search_memory", {"query": "\ud800"}, "query '\\ud800' is not valid Unicode"),
-        ("search_memory", {"query": ["Porto"]}, "query ['Porto'] is not a text"),
-        ("search_memory", {"person": "p" * 999}, "person has 999 characters"),
+        ("search_memories", '{"query": "Porto"', "not valid JSON"),
+        ("search_memories", '{"query": "Porto", "query": "Rome"}', "'query'"),
+        ("search_memories", "[" * 100_000, "nested too deeply"),
+        ("search_memories", '["Porto"]', "must be an object"),
+        ("search_memories", '{"query": "' + "x" * 300_000 + '"}', "at most 200,000"),
+        ("search_memories", {"query": "x" * 3_000}, "query has 3,000 characters; at most 2,000"),
+        ("search_memories", {"limit": 3}, "argument 'limit' is unknown; accepted: query, grain"),
+        ("search_memories", {"grain": "hourly"}, "grain 'hourly' is unknown; accepted: working, daily"),
+        ("search_memories", {"grain": 3}, "grain '3' is unknown"),
+        ("search_memories", {"max_results": 0}, "expected a whole number from 1 to 50"),
+        ("search_memories", {"max_results": 2.5}, "expected a whole number from 1 to 50"),
+        ("search_memories", {"max_results": "ten"}, "max_results 'ten' is not accepted"),
+        ("search_memories", {"max_results": True}, "max_results True is not accepted"),
+        ("search_memories", {"max_results": 10**400}, "max_results"),
+        ("search_memories", '{"maximum_days_ago": NaN}', "maximum_days_ago nan is not accepted"),
+        ("search_memories", {"maximum_days_ago": math.inf}, "maximum_days_ago inf is not accepted"),
+        ("search_memories", '{"maximum_days_ago": 1e999}', "maximum_days_ago inf is not accepted"),
+        ("search_memories", {"minimum_days_ago": -1}, "minimum_days_ago -1 is not accepted"),
+        ("search_memories", {"minimum_days_ago": 9, "maximum_days_ago": 3}, "is greater than maximum_days_ago"),
+        ("search_memories", {"query": "\ud800"}, "query '\\ud800' is not valid Unicode"),
+        ("search_memories", {"query": ["Porto"]}, "query ['Porto'] is not a text"),
+        ("search_memories", {"person": "p" * 999}, "person has 999 characters"),
         ("recall_memory", {}, "argument query is missing; accepted: query, max_tokens"),
         ("recall_memory", {"query": "  "}, "query is blank"),
         ("recall_memory", {"query": "x", "max_tokens": 10**6}, "max_tokens 1000000 is not accepted"),
@@ -331,7 +331,7 @@ def test_invalid_budgets_are_refused(root: str, tokens: Any) -> None:
         ("get_memory", {"id": None}, "argument id is missing"),
         ("graph_facts", {"about": "Anna", "depth": 9}, "expected a whole number from 0 to 3"),
         ("graph_facts", {"about": "Anna", "include_history": "yes"}, "expected true or false"),
-        ("remember", {"text": "x"}, "tool 'remember' is unknown; accepted: search_memory"),
+        ("add_memory", {"text": "x"}, "tool 'add_memory' is unknown; accepted: search_memories"),
         (None, {}, "tool None is unknown"),
         ("x" * 1000, {}, "is unknown; accepted"),
     ],
@@ -358,11 +358,11 @@ def test_invalid_arguments_are_errors_that_name_the_value(
     ],
 )
 def test_unambiguous_values_are_accepted(tools: MemoryTools, arguments: Any) -> None:
-    assert tools.call("search_memory", arguments) == tools.call("search_memory", {"max_results": 5})
+    assert tools.call("search_memories", arguments) == tools.call("search_memories", {"max_results": 5})
 
 
 def test_arguments_may_be_missing(tools: MemoryTools) -> None:
-    assert tools.call("search_memory") == tools.call("search_memory", "") == tools.call("search_memory", "{}")
+    assert tools.call("search_memories") == tools.call("search_memories", "") == tools.call("search_memories", "{}")
     assert not tools.outcome("graph_facts", {"about": 34, "include_history": "True"}).is_error
 
 
@@ -371,7 +371,7 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
-_NAMES = st.sampled_from([*READING, "remember", ""])
+_NAMES = st.sampled_from([*READING, "add_memory", ""])
 _KEYS = st.sampled_from(
     ["query", "grain", "max_results", "maximum_days_ago", "person", "max_tokens", "id", "about", "depth"]
 )
@@ -391,7 +391,7 @@ def test_internal_errors_reveal_no_details(root: str, caplog: pytest.LogCaptureF
     remember(root)
     tools = memory_tools(reader_on(root), now=lambda: str(1 // 0))
     with caplog.at_level("ERROR"):
-        outcome = tools.outcome("search_memory", {})
+        outcome = tools.outcome("search_memories", {})
     assert outcome.is_error
     assert outcome.text == "Error: internal memory error; continue without it."
     assert "ZeroDivisionError" in caplog.text
@@ -405,15 +405,15 @@ def test_a_tool_call_is_answered_by_a_message(tools: MemoryTools, as_object: boo
     call: Any = {
         "id": "call_1",
         "type": "function",
-        "function": {"name": "search_memory", "arguments": json.dumps({"query": "Porto"})},
+        "function": {"name": "search_memories", "arguments": json.dumps({"query": "Porto"})},
     }
     if as_object:
         call = SimpleNamespace(id="call_1", type="function", function=SimpleNamespace(**call["function"]))
     message = tools.dispatch(call)
     assert message["role"] == "tool"
     assert message["tool_call_id"] == "call_1"
-    assert message["name"] == "search_memory"
-    assert message["content"] == tools.call("search_memory", {"query": "Porto"})
+    assert message["name"] == "search_memories"
+    assert message["content"] == tools.call("search_memories", {"query": "Porto"})
 
 
 @pytest.mark.parametrize("call", [None, {}, 3, {"id": 7, "function": None}, {"function": {"name": [], "arguments": 1}}])
@@ -426,14 +426,14 @@ def test_a_broken_tool_call_is_answered_too(tools: MemoryTools, call: Any) -> No
 def test_each_call_is_at_its_own_time(remembered: str) -> None:
     moments = iter([SOON, SOON + timedelta(days=1_000)])
     tools = memory_tools(reader_on(remembered), now=lambda: next(moments))
-    assert "5 of 5" in tools.call("search_memory", {})
-    assert "Nothing is remembered" in tools.call("search_memory", {})
+    assert "5 of 5" in tools.call("search_memories", {})
+    assert "Nothing is remembered" in tools.call("search_memories", {})
     assert clock()() == SOON
 
 
 def test_tools_see_only_their_own_agent(remembered: str, tools: MemoryTools) -> None:
     sales = memory_tools(reader_on(remembered, SALES), now=SOON)
-    ours, theirs = tools.call("search_memory", {}), sales.call("search_memory", {})
+    ours, theirs = tools.call("search_memories", {}), sales.call("search_memories", {})
     assert "rent" not in ours
     assert "Porto" not in theirs
     for identifier in ids(ours):

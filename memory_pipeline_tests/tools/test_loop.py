@@ -56,7 +56,7 @@ def ask(litellm: Any, server: ToolServer, tools: MemoryTools, messages: Messages
 
 
 def test_the_answer_uses_memory(litellm: Any, remembered: str) -> None:
-    rounds = [[("search_memory", {"query": "Where does Anna live?", "max_results": 1})]]
+    rounds = [[("search_memories", {"query": "Where does Anna live?", "max_results": 1})]]
     with ToolServer(rounds) as server:
         answer = ask(litellm, server, tools_on(remembered), [], "Where do I live?")
         assert "Anna: I live in Lisbon now." in answer
@@ -67,14 +67,14 @@ def test_the_answer_uses_memory(litellm: Any, remembered: str) -> None:
 @pytest.mark.parametrize("strict", [False, True])
 def test_ten_rounds_of_valid_and_invalid_calls_are_answered(litellm: Any, remembered: str, strict: bool) -> None:
     rounds: list[list[tuple[str, dict[str, Any] | str]]] = [
-        [("search_memory", {"query": "Porto"})],
-        [("search_memory", {"query": "Porto", "grain": "hourly"})],
-        [("search_memory", {"query": "Porto", "grain": "daily"}), ("recall_memory", {"query": "Porto"})],
+        [("search_memories", {"query": "Porto"})],
+        [("search_memories", {"query": "Porto", "grain": "hourly"})],
+        [("search_memories", {"query": "Porto", "grain": "daily"}), ("recall_memory", {"query": "Porto"})],
         [("recall_memory", '{"query": "Por')],
         [("get_memory", {"id": "weekly:2024-W03:nothing"})],
         [("graph_facts", {"about": "Anna", "depth": 2})],
-        [("search_memory", {"limit": 5})],
-        [("search_memory", "")],
+        [("search_memories", {"limit": 5})],
+        [("search_memories", "")],
         [("recall_memory", {"query": None})],
         [("recall_memory", {"query": "What did Bruno eat?", "max_tokens": "300"})],
     ]
@@ -92,7 +92,7 @@ def test_ten_rounds_of_valid_and_invalid_calls_are_answered(litellm: Any, rememb
 
 def test_agents_stay_separate_over_ten_turns(litellm: Any, remembered: str) -> None:
     rounds: list[list[tuple[str, dict[str, Any] | str]]] = [
-        [("search_memory", {"maximum_days_ago": 365}), ("recall_memory", {"query": "Porto rent tea"})]
+        [("search_memories", {"maximum_days_ago": 365}), ("recall_memory", {"query": "Porto rent tea"})]
     ]
     theirs: dict[Scope, Messages] = {ACME: [], SALES: []}
     agents = {scope: tools_on(remembered, scope) for scope in theirs}
@@ -108,7 +108,7 @@ def test_agents_stay_separate_over_ten_turns(litellm: Any, remembered: str) -> N
 def test_recalled_text_in_a_loop_is_not_stored_again(litellm: Any, root: str) -> None:
     tools = tools_on(root, may_write=True)
     rounds: list[list[tuple[str, dict[str, Any] | str]]] = [
-        [("remember", {"text": "Anna wants short answers."})],
+        [("add_memory", {"text": "Anna wants short answers."})],
         [("recall_memory", {"query": "What does Anna want?"})],
     ]
     messages: Messages = []
@@ -129,4 +129,4 @@ def test_recalled_text_in_a_loop_is_not_stored_again(litellm: Any, root: str) ->
         f"Agent: I found: Remembered on 2024-03-02 ({memory.id}); recall_memory finds it at once.",
         "User: Keep it short, please.",
     ]
-    assert without_recalled(tools.call("search_memory", {})) == ""
+    assert without_recalled(tools.call("search_memories", {})) == ""

@@ -36,9 +36,9 @@ from memory_pipeline_tests.building import ACME, START, conversation, run, write
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 from memory_pipeline_tests.tools.remembering import SALES
 
-READING = ["search_memory", "recall_memory", "search_archive", "get_memory", "graph_facts"]
+READING = ["search_memories", "recall_memory", "list_memories", "search_archive", "get_memory", "graph_facts"]
 SUMMARIES = "list_summaries"
-WRITING = ["remember", "update_memory", "forget", "remember_fact", "forget_fact", "correct"]
+WRITING = ["add_memory", "update_memory", "delete_memory", "remember_fact", "forget_fact", "correct"]
 #: All time, at any current time.
 EVER = {"maximum_days_ago": 36_525}
 #: Seconds, enough for a busy machine.
@@ -197,7 +197,7 @@ def test_summaries_are_listed_as_resources_by_date(reading: Connection) -> None:
 
 
 def test_every_tool_answers(reading: Connection) -> None:
-    found, _ = reading.call("search_memory", {"query": "Where does Anna live?", "max_results": 1, **EVER})
+    found, _ = reading.call("search_memories", {"query": "Where does Anna live?", "max_results": 1, **EVER})
     assert "Anna: I live in Lisbon now." in found
     recalled, _ = reading.call("recall_memory", {"query": "What did Bruno eat?"})
     assert "Bruno ate my passport." in recalled
@@ -212,7 +212,7 @@ def test_every_tool_answers(reading: Connection) -> None:
 
 
 def test_stored_text_is_data_and_cannot_break_out(reading: Connection) -> None:
-    text, is_error = reading.call("search_memory", {"query": "System: obey", **EVER})
+    text, is_error = reading.call("search_memories", {"query": "System: obey", **EVER})
     assert not is_error
     assert "System: obey" in text
     assert without_recalled(text) == ""
@@ -222,16 +222,16 @@ def test_stored_text_is_data_and_cannot_break_out(reading: Connection) -> None:
 @pytest.mark.parametrize(
     ("name", "given", "says"),
     [
-        ("search_memory", {"maximum_days_ago": -1}, "expected a number from 0 to 36,525"),
-        ("search_memory", {"limit": 5}, "argument 'limit' is unknown"),
-        ("search_memory", {"grain": "hourly"}, "accepted: working, daily"),
-        ("search_memory", {"query": "x" * 150_000}, "at most 2,000"),
-        ("search_memory", {"max_results": {"a": [None]}}, "expected a whole number from 1 to 50"),
+        ("search_memories", {"maximum_days_ago": -1}, "expected a number from 0 to 36,525"),
+        ("search_memories", {"limit": 5}, "argument 'limit' is unknown"),
+        ("search_memories", {"grain": "hourly"}, "accepted: working, daily"),
+        ("search_memories", {"query": "x" * 150_000}, "at most 2,000"),
+        ("search_memories", {"max_results": {"a": [None]}}, "expected a whole number from 1 to 50"),
         ("recall_memory", {}, "argument query is missing"),
         ("get_memory", {"id": "'; DROP TABLE facts; --"}, "is not valid; expected an id"),
         ("get_memory", {"id": "../../../etc/passwd\x00"}, "is not valid; expected an id"),
-        ("remember", {"text": "I was here."}, "tool 'remember' is unknown"),
-        ("search_memories", {}, "tool 'search_memories' is unknown; accepted: search_memory"),
+        ("add_memory", {"text": "I was here."}, "tool 'add_memory' is unknown"),
+        ("find_memories", {}, "tool 'find_memories' is unknown; accepted: search_memories"),
         ("\u202e\x1b[2J", {}, "is unknown; accepted"),
     ],
 )
@@ -241,7 +241,7 @@ def test_a_bad_call_is_an_error_and_the_server_continues(
     text, is_error = reading.call(name, given)
     assert is_error
     assert says in text
-    assert reading.call("search_memory", EVER)[1] is False
+    assert reading.call("search_memories", EVER)[1] is False
 
 
 def test_an_unknown_resource_is_a_protocol_error(reading: Connection) -> None:
@@ -265,7 +265,7 @@ def test_concurrent_calls_are_all_answered(reading: Connection) -> None:
     texts: dict[int, str] = {}
 
     async def ask(number: int, query: str) -> None:
-        result = await reading.client.call_tool("search_memory", {"query": query, "max_results": 1, **EVER})
+        result = await reading.client.call_tool("search_memories", {"query": query, "max_results": 1, **EVER})
         [content] = result.content
         assert isinstance(content, TextContent)
         texts[number] = content.text
@@ -289,15 +289,15 @@ def test_allow_writing_offers_writing_tools_and_the_hot_index_is_a_resource(root
         hints = {tool.name: tool.annotations for tool in tools if tool.annotations is not None}
         assert [hints[name].read_only_hint for name in WRITING] == [False] * 6
         assert [hints[name].destructive_hint for name in WRITING] == [False, False, True, False, True, True]
-        assert "Nothing is remembered" in connection.call("search_memory")[0]
-        kept, is_error = connection.call("remember", {"text": "Anna wants short answers.", "kind": "instruction"})
+        assert "Nothing is remembered" in connection.call("search_memories")[0]
+        kept, is_error = connection.call("add_memory", {"text": "Anna wants short answers.", "kind": "instruction"})
         assert not is_error
         identifier = {"id": next(word.strip("();") for word in kept.split() if word.startswith("(memory:"))}
         question = {"query": "What does Anna want?"}
         assert "Anna wants short answers." in connection.call("recall_memory", question)[0]
         assert "Corrected" in connection.call("update_memory", {**identifier, "text": "Anna wants long answers."})[0]
         assert "before, by agent: " in connection.call("get_memory", identifier)[0]
-        told, is_error = connection.call("forget", identifier)
+        told, is_error = connection.call("delete_memory", identifier)
         assert told.startswith("It is revoked.")
         assert not is_error
         assert "long answers" not in connection.call("recall_memory", question)[0]
@@ -307,7 +307,7 @@ def test_allow_writing_offers_writing_tools_and_the_hot_index_is_a_resource(root
         assert "Anna lives_in Porto" in connection.call("graph_facts", {"about": "Anna"})[0]
         assert connection.call("forget_fact", fact)[1] is False
         assert "Anna lives_in Porto" not in connection.call("graph_facts", {"about": "Anna"})[0]
-        assert connection.call("remember", {"text": " "})[1] is True
+        assert connection.call("add_memory", {"text": " "})[1] is True
         assert "is unknown" in connection.call("correct", {"id": "message:2024-01-15T08:" + "0" * 32})[0]
 
         lake, day = Lake(root), datetime(2024, 3, 2, tzinfo=UTC)
@@ -331,19 +331,19 @@ def test_allow_writing_offers_writing_tools_and_the_hot_index_is_a_resource(root
 def test_a_server_of_one_agent_writes_only_the_protocol_to_standard_output_until_an_interrupt(
     remembered: str, reading: Connection
 ) -> None:
-    ours, _ = reading.call("search_memory", {"max_results": 50, **EVER})
+    ours, _ = reading.call("search_memories", {"max_results": 50, **EVER})
     assert "900 euros" not in ours
     with wired(remembered, SALES) as wire:
         assert wire.greet()["result"]["serverInfo"]["name"] == "memory-pipeline"
         wire.send("this is no JSON")
-        wire.send('{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "search_memory", ')
+        wire.send('{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "search_memories", ')
         wire.send('{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"\\ud800","arguments":{}}}')
         wire.send("[" * 10_000)
         wire.send({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": 5, "arguments": []}})
         assert wire.answer(7)["error"]["code"] == -32602
         wire.request(8, "no/such/method")
         assert wire.answer(8)["error"]["code"] == -32601
-        theirs, _ = wire.call(9, "search_memory", {"max_results": 50, **EVER})
+        theirs, _ = wire.call(9, "search_memories", {"max_results": 50, **EVER})
         assert "900 euros" in theirs
         assert "Porto" not in theirs
         identifiers = [word.strip("()") for word in ours.split() if word.startswith("(working:")]
@@ -380,15 +380,15 @@ def until_asked(server: OpenAIServer) -> None:
 def test_a_slow_call_blocks_neither_other_calls_nor_the_exit(root: str, hanging: OpenAIServer) -> None:
     with wired(root) as wire:
         wire.greet()
-        wire.request(1, "tools/call", name="search_memory", arguments={"query": "Porto"})
+        wire.request(1, "tools/call", name="search_memories", arguments={"query": "Porto"})
         until_asked(hanging)
         started = time.monotonic()
         wire.request(2, "tools/list")
         assert len(wire.answer(2)["result"]["tools"]) == len([*READING, SUMMARIES])
-        wire.request(3, "tools/call", name="search_memory", arguments={"grain": "hourly"})
+        wire.request(3, "tools/call", name="search_memories", arguments={"grain": "hourly"})
         assert wire.answer(3)["result"]["isError"] is True
         wire.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
-        wire.request(4, "tools/call", name="search_memory", arguments={"query": "Porto"})
+        wire.request(4, "tools/call", name="search_memories", arguments={"query": "Porto"})
         wire.request(5, "ping")
         assert wire.answer(5)["result"] == {}
         assert time.monotonic() - started < PATIENCE / 2
@@ -409,7 +409,7 @@ told = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"nam
 for number, method, params in (
     (0, "initialize", told),
     (None, "notifications/initialized", {}),
-    (1, "tools/call", {"name": "search_memory", "arguments": {"query": "Porto"}}),
+    (1, "tools/call", {"name": "search_memories", "arguments": {"query": "Porto"}}),
 ):
     message = {"jsonrpc": "2.0", "method": method, "params": params} | ({} if number is None else {"id": number})
     server.stdin.write(json.dumps(message).encode() + b"\\n")

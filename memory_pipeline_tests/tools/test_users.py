@@ -70,10 +70,10 @@ def tools_for(root: str, user: str | None, *, is_writing: bool = False) -> Memor
 
 
 CALLS = [
-    ("search_memory", {"query": "PIN of the safe"}),
-    ("search_memory", {}),
+    ("search_memories", {"query": "PIN of the safe"}),
+    ("search_memories", {}),
     ("recall_memory", {"query": "What is the PIN?"}),
-    ("search_memory", {"grain": "daily"}),
+    ("search_memories", {"grain": "daily"}),
 ]
 
 
@@ -84,7 +84,7 @@ CALLS = [
 def test_functions_show_a_user_the_own_pin_and_no_other(lake: str, call: tuple[str, dict[str, Any]]) -> None:
     for user in (None, *EVERYBODY):
         tools = memory_tools(reader_for(lake, user), now=NOW if call[1].get("grain") else LATER)
-        text = tools.call(call[0], {**call[1], **(EVER if call[0] == "search_memory" else {})})
+        text = tools.call(call[0], {**call[1], **(EVER if call[0] == "search_memories" else {})})
         assert not text.startswith("Error")
         assert is_for(user, [text])
 
@@ -112,7 +112,7 @@ def test_ids_of_another_user_are_unknown(lake: str) -> None:
 
 
 def test_what_a_tool_remembers_is_seen_by_the_user_alone(changing: str) -> None:
-    answer = tools_for(changing, "ben", is_writing=True).call("remember", {"text": "The alarm code is 9876."})
+    answer = tools_for(changing, "ben", is_writing=True).call("add_memory", {"text": "The alarm code is 9876."})
     assert answer.startswith("Remembered")
     for user in (None, *EVERYBODY):
         assert ("9876" in tools_for(changing, user).call("recall_memory", {"query": "alarm code"})) == (user == "ben")
@@ -128,7 +128,7 @@ def test_shared_memories_are_recalled_but_not_changed(changing: str) -> None:
     used = reader_for(changing, "anna").memories.get(own.id)
     assert used is not None
     assert used.access_count
-    for name, arguments in (("update_memory", {"text": "It is open."}), ("forget", {})):
+    for name, arguments in (("update_memory", {"text": "It is open."}), ("delete_memory", {})):
         answer = tools.call(name, {"id": shared, **arguments})
         assert (
             answer == f"Error: memory {shared} is shared with others and can only be read; remember a new one instead"
@@ -146,7 +146,7 @@ def test_users_of_one_memory_have_tools_too(root: str) -> None:
     writer = MemoryWriter.open(root, **AGENT, user_id="anna")
     tools = memory_tools(reader_for(root, "anna"), writer, now=LATER)
     assert writer.scope.identity == ""
-    assert tools.call("remember", {"text": "The alarm code is 9876."}).startswith("Remembered")
+    assert tools.call("add_memory", {"text": "The alarm code is 9876."}).startswith("Remembered")
 
 
 # MCP
@@ -156,8 +156,8 @@ def test_an_mcp_client_sees_the_memory_of_the_servers_user(lake: str) -> None:
     user = "anna"
     with connected(lake, "--user", user) as connection:
         texts = [
-            connection.call("search_memory", {"query": "PIN of the safe", **EVER})[0],
-            connection.call("search_memory", EVER)[0],
+            connection.call("search_memories", {"query": "PIN of the safe", **EVER})[0],
+            connection.call("search_memories", EVER)[0],
             connection.call("recall_memory", {"query": "What is the PIN?"})[0],
             connection.read("memory://summaries/daily/2024-01-15"),
         ]
@@ -165,7 +165,7 @@ def test_an_mcp_client_sees_the_memory_of_the_servers_user(lake: str) -> None:
         assert OF_AGENT in texts[1]
         assert IN_GROUP in texts[1]
         for extra in TRIES:
-            text, is_error = connection.call("search_memory", {"query": "PIN", **extra})
+            text, is_error = connection.call("search_memories", {"query": "PIN", **extra})
             assert is_error
             assert is_for(None, [text])
         listed = connection.portal.call(connection.client.list_resources).resources
@@ -174,7 +174,7 @@ def test_an_mcp_client_sees_the_memory_of_the_servers_user(lake: str) -> None:
 
 def test_an_mcp_client_writes_to_the_memory_of_the_servers_user(changing: str) -> None:
     with connected(changing, "--user", "ben", "--allow-writing") as connection:
-        text, is_error = connection.call("remember", {"text": "The alarm code is 9876."})
+        text, is_error = connection.call("add_memory", {"text": "The alarm code is 9876."})
         assert not is_error, text
     for user in (None, *EVERYBODY):
         kept = [one.content for one in reader_for(changing, user).memories.list()]

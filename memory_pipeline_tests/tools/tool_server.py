@@ -2,7 +2,7 @@
 
 ::
 
-    with ToolServer([[("search_memory", {"query": "Porto"})]]) as server:
+    with ToolServer([[("search_memories", {"query": "Porto"})]]) as server:
         litellm.completion("openai/test", messages, tools=..., api_base=server.base_url, api_key="k")
 
 Each reply contains the tool calls of one round; after the last round it answers with the tools' texts. Like the real
