@@ -5,33 +5,27 @@ Options of the command line, schemas of tools and, of both, the help are made of
 
 from __future__ import annotations
 
+import ast
 import inspect
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from enum import Enum, EnumType
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, Union, Unpack, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.fields import RECORDS
 from memory_pipeline.domain.json_text import read_json
-from memory_pipeline.domain.memories.record import MemoryClass, MemoryKind, SourceType
-from memory_pipeline.domain.periods import When
-from memory_pipeline.domain.sessions import Ttl
 from memory_pipeline.errors import InputError, shown
 
 Kind = Literal["string", "integer", "number", "boolean", "time", "file", "json"]
 
-#: Names that modules import for the type checker alone.
-_NAMES: Final = {
-    "Collection": Collection, "Iterable": Iterable, "Mapping": Mapping, "Path": Path, "Sequence": Sequence,
-    "Ttl": Ttl, "Unpack": Unpack, "When": When, "datetime": datetime,
-    **{one.__name__: one for one in (FactKind, MemoryClass, MemoryKind, SourceType, *RECORDS)},
-}  # fmt: skip
 _KINDS: Final[tuple[tuple[type, Kind], ...]] = (
     (date, "time"), (bool, "boolean"), (int, "integer"), (float, "number"), (Path, "file"), (str, "string"),
     (object, "json"),
@@ -148,8 +142,7 @@ def parameters_of(function: Callable[..., object], *, only_described: bool = Fal
     given = [
         one for one in parameters if one.name in described or not (only_described or one.name in {"self", "access"})
     ]
-    annotations = SimpleNamespace(__annotations__={one.name: one.annotation for one in given})
-    hints = get_type_hints(annotations, function.__globals__, _NAMES, include_extras=True)
+    hints = hints_of({one.name: one.annotation for one in given}, function.__module__)
     for one in given:
         if one.kind is not one.VAR_KEYWORD:
             yield _parameter(one.name, hints[one.name], one.default, described.get(one.name, ""))
@@ -159,8 +152,43 @@ def parameters_of(function: Callable[..., object], *, only_described: bool = Fal
             described_in(base) for base in RECORDS if base.__annotations__.keys() <= record.__annotations__.keys()
         ]
         fields = {name: text for entries in (*inherited, described_in(record)) for name, text in entries.items()}
-        for name, hint in get_type_hints(record, None, _NAMES, include_extras=True).items():
+        for name, hint in record_hints(record).items():
             yield _parameter(name, hint, None, fields.get(name, ""))
+
+
+def record_hints(record: type) -> dict[str, Any]:
+    """Return the types of the fields of a record of this package, with those that it inherits."""
+    hints: dict[str, Any] = {}
+    for base in reversed(record.__mro__):
+        if base.__module__.startswith(f"{__package__}."):
+            hints |= hints_of(vars(base).get("__annotations__", {}), base.__module__)
+    return hints
+
+
+def hints_of(annotations: Mapping[str, object], module: str) -> dict[str, Any]:
+    """Return the types that annotations of a module mean, also those that it imports for the type checker alone."""
+    holder = SimpleNamespace(__annotations__=dict(annotations))
+    return get_type_hints(holder, vars(sys.modules[module]), _Imports(module), include_extras=True)
+
+
+class _Imports(dict[str, Any]):
+    """Finds what a module imports for the type checker alone."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__()
+        self._imports = _imports_of(module)
+
+    def __missing__(self, name: str) -> Any:
+        module, original = self._imports[name]
+        return getattr(import_module(module), original)
+
+
+@cache
+def _imports_of(module: str) -> Mapping[str, tuple[str, str]]:
+    """Return the module and the name there of each name that a module imports."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    found = [one for one in ast.walk(tree) if isinstance(one, ast.ImportFrom) and one.module]
+    return {name.asname or name.name: (str(one.module), name.name) for one in found for name in one.names}
 
 
 def prose_of(function: object) -> str:

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -125,10 +126,9 @@ def serve(
 
     lake = agent.lake(must_exist=False)
     default = Scope(agent.workspace_id, agent.agent_id)
-    scheme = "http" if tls_certificate is None else "https"
-    click.echo(f"serving {lake.storage.uri} on {scheme}://{host}:{port}, documented at /docs", err=True)
     listen(
-        lake, default, host, port, certificate=tls_certificate, key=tls_key, rate=rate, max_bytes=max_bytes,
+        lake, default, host, port, partial(click.echo, err=True),
+        certificate=tls_certificate, key=tls_key, rate=rate, max_bytes=max_bytes,
         origins=tuple(origin), auto_run=auto_run, logs=not quiet,
     )  # fmt: skip
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from memory_pipeline.domain.scopes import label_of
 from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.parameters import Within
 from memory_pipeline.search.arguments import MAX_DAYS_AGO, MAX_RESULTS
 from memory_pipeline.writer.known_messages import KnownMessages
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     # Inside of the class, `list` is its method.
     Found = list["Conversation"]
     Messages = list[Message]
+
+#: Longest list of conversations.
+_MOST: Final = 10_000
 
 
 class Conversation(NamedTuple):
@@ -83,7 +87,13 @@ class Conversations:
         hits = self._memory.reader.search_memory("working", 0, MAX_DAYS_AGO, MAX_RESULTS, query)
         return list(_by_conversation(hits).values())[:limit]
 
-    def list(self, limit: int = 100, *, active_within: timedelta | None = None, now: When | None = None) -> Found:
+    def list(
+        self,
+        limit: Annotated[int, Within(1, _MOST)] = 100,
+        *,
+        active_within: timedelta | None = None,
+        now: When | None = None,
+    ) -> Found:
         """Return the last conversations, newest first.
 
         Args:
@@ -94,7 +104,7 @@ class Conversations:
         Raises:
             InputError: an argument is invalid.
         """
-        count_of("limit", limit, 1, 10_000)
+        count_of("limit", limit, 1, _MOST)
         since = None if active_within is None else self._moment(now) - active_within
         count = limit
         while True:
@@ -117,7 +127,7 @@ class Conversations:
             raise InputError(f"older_than {shown(older_than)} is negative; expected the least age of what is erased")
         until = self._moment(now) - older_than
         identity = self._memory.writer.scope.identity
-        old = [one for one in self.list(10_000) if one.last_at < until and one.identity == identity]
+        old = [one for one in self.list(_MOST) if one.last_at < until and one.identity == identity]
         for one in old:
             self._forget(conversation_id=one.id, now=now)
         return len(old)

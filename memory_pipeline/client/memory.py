@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeGuard, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeGuard, Unpack
 
 from memory_pipeline.client.conversations import Conversations
 from memory_pipeline.client.facts import FactStore
@@ -18,13 +18,15 @@ from memory_pipeline.domain.chat_messages import answer_in, as_mapping
 from memory_pipeline.domain.fields import ConversationFilters, check_names
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import AGENT
+from memory_pipeline.domain.memories.record import MAX_CONTENT
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import label_of
 from memory_pipeline.domain.sessions import MAX_TTL
 from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, MemoryPipelineError, shown
 from memory_pipeline.overlay import one_read
-from memory_pipeline.search.arguments import MAX_DAYS_AGO, MAX_RESULTS
+from memory_pipeline.parameters import Within
+from memory_pipeline.search.arguments import MAX_DAYS_AGO, MAX_RESULTS, MAX_TOKENS
 from memory_pipeline.search.searcher import Hits
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from memory_pipeline.graph import Graph
     from memory_pipeline.memories.contexts import Contexts
     from memory_pipeline.reader.packing.items import InjectedContext
-    from memory_pipeline.reader.read_receipts import ReadReceipt
+    from memory_pipeline.reader.read_receipts import MAX_RECEIPTS, ReadReceipt
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
     from memory_pipeline.steps.promotion import Promotion
     from memory_pipeline.steps.results import RunResult
@@ -156,12 +158,12 @@ class Memory(HistoricMemory):
     def search(
         self,
         query: str,
-        limit: int = 10,
+        limit: Annotated[int, Within(1, MAX_RESULTS)] = 10,
         *,
         grain: Grain | str = Grain.WORKING,
         tiers: str | Sequence[str] = LONG_TERM,
         sources: str | Collection[str] = "all",
-        minimum_score: float | None = None,
+        minimum_score: Annotated[float | None, Within(0, 1)] = None,
         now: When | None = None,
         **filters: Unpack[ConversationFilters],
     ) -> Hits:
@@ -200,7 +202,7 @@ class Memory(HistoricMemory):
     def context(
         self,
         query: str | Sequence[object] = "",
-        max_tokens: int = 1_000,
+        max_tokens: Annotated[int, Within(50, MAX_TOKENS)] = 1_000,
         *,
         conversation: Mapping[str, object] | None = None,
         exclude: Collection[str] = (),
@@ -255,7 +257,9 @@ class Memory(HistoricMemory):
         """
         return self.reader.receipt(id)
 
-    def receipts(self, *, conversation_id: str | None = None, limit: int = 100) -> Sequence[str]:
+    def receipts(
+        self, *, conversation_id: str | None = None, limit: Annotated[int, Within(1, MAX_RECEIPTS)] = 100
+    ) -> Sequence[str]:
         """Return the ids of the newest receipts, newest first; see :meth:`receipt`.
 
         Args:
@@ -271,7 +275,12 @@ class Memory(HistoricMemory):
         return self.reader.context(*args, **options)
 
     def list(
-        self, kind: str | None = None, *, since: When | None = None, cursor: str | None = None, limit: int = 100
+        self,
+        kind: Literal["memory", "fact", "summary"] | str | None = None,
+        *,
+        since: When | None = None,
+        cursor: str | None = None,
+        limit: Annotated[int, Within(1, MAX_RESULTS)] = 100,
     ) -> Page:
         """Return everything, page by page, newest first. What is there at the first page is returned exactly once.
 
@@ -289,7 +298,7 @@ class Memory(HistoricMemory):
 
     def remember(
         self,
-        text: str,
+        text: Annotated[str, Within(1, MAX_CONTENT)],
         kind: MemoryKind | str = "fact",
         *,
         editor: str = AGENT,

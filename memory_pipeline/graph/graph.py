@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from heapq import nsmallest
 from operator import attrgetter
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph.entities import named_in, ranked, related_in, says_i
 from memory_pipeline.lake.codec.graph import rows_to_triples
+from memory_pipeline.parameters import Within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -126,6 +127,7 @@ MAX_DEPTH = 6
 MAX_FACTS = 10_000
 #: Maximum hops of :meth:`Graph.search`.
 MAX_HOPS = 3
+FactCount = Annotated[int, Within(1, MAX_FACTS)]
 
 
 class Graph:
@@ -157,7 +159,7 @@ class Graph:
         [name] = graph.spelt([code])
         return Entity(entity_id, name, aliases, int(graph.degrees[code]), newest.updated_at)
 
-    def facts(self, *, limit: int = 100) -> Facts:
+    def facts(self, *, limit: FactCount = 100) -> Facts:
         """Return the valid facts, newest first.
 
         Raises:
@@ -179,7 +181,7 @@ class Graph:
                 return self._fact(layer, row)
         return None
 
-    def facts_about(self, name: str, *, limit: int = 100, at: When | None = None) -> Facts:
+    def facts_about(self, name: str, *, limit: FactCount = 100, at: When | None = None) -> Facts:
         """Return the facts with an entity as source or target, newest first.
 
         Args:
@@ -201,7 +203,7 @@ class Graph:
             parts = [(layer, layer.held_at(rows, instant)) for layer, rows in parts]
         return self._facts(parts, limit)
 
-    def history(self, subject: str, predicate: str | None = None, *, limit: int = 100) -> Facts:
+    def history(self, subject: str, predicate: str | None = None, *, limit: FactCount = 100) -> Facts:
         """Return all facts with a subject, including ended ones, in the order in which they began.
 
         Args:
@@ -228,7 +230,13 @@ class Graph:
         facts = self._facts(parts, limit, by="valid_from")
         return Facts(sorted(facts, key=lambda fact: (fact.valid_from, fact.id)), facts.total)
 
-    def neighbors(self, name: str, depth: int = 1, *, limit: int = 1_000) -> Neighbors:
+    def neighbors(
+        self,
+        name: str,
+        depth: Annotated[int, Within(1, MAX_DEPTH)] = 1,
+        *,
+        limit: FactCount = 1_000,
+    ) -> Neighbors:
         """Return the entities that facts connect to one, in either direction: nearest first, then by id.
 
         A kind (``Anna is_a person``) is not a neighbour. Otherwise all entities of a kind would be neighbours.
@@ -268,11 +276,11 @@ class Graph:
     def search(
         self,
         query: str,
-        limit: int = 10,
+        limit: FactCount = 10,
         *,
         speaker: str | None = None,
         names: Iterable[str] | None = None,
-        hops: int = 1,
+        hops: Annotated[int, Within(0, MAX_HOPS)] = 1,
         at: When | None = None,
         now: When | None = None,
     ) -> Facts:

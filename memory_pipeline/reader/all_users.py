@@ -37,7 +37,7 @@ _AT_ONCE = 200
 _OF_ONE_USER: Final = frozenset(
     [
         "recall", "imagine", "context", "inject_knowledge", "hot_index", "search_archive", "get", "expand", "graph",
-        "memories", "newest", "of_agent", "receipt", "receipts",
+        "memories", "newest", "of_agent", "receipt", "receipts", "summaries_of",
     ]
 )  # fmt: skip
 _COLUMNS = [name for name in index_schema(0).names if name not in {"vector", "embed_model", "digest"}]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, Annotated, Unpack, cast
 
 from memory_pipeline.configuration.model_settings import Injection
 from memory_pipeline.domain.capture import Capture, capture_in
@@ -22,6 +22,7 @@ from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.memories.search import CHOSEN
 from memory_pipeline.models.factory import ReadingModels, reading_models
 from memory_pipeline.overlay import one_read
+from memory_pipeline.parameters import Within
 from memory_pipeline.reader.packing.asked import is_small_talk
 from memory_pipeline.reader.packing.injection import MAX_PARTS, document_parts, inject, recall
 from memory_pipeline.reader.packing.items import DURABLE, InjectedContext, Source
@@ -78,11 +79,11 @@ class PromptReader:
     def recall(
         self,
         query: str | Sequence[object],
-        max_tokens: int = 1_000,
+        max_tokens: Annotated[int, Within(1, MAX_TOKENS)] = 1_000,
         *,
-        minimum_score: float | None = None,
+        minimum_score: Annotated[float | None, Within(0, 1)] = None,
         exclude: Collection[str] = (),
-        hops: int = 1,
+        hops: Annotated[int, Within(0, MAX_HOPS)] = 1,
         now: When | None = None,
         **filters: Unpack[SearchFilters],
     ) -> Recollection:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from memory_pipeline.reader.lineage import Node
     from memory_pipeline.search.searcher import Hit
 
+#: Most receipts of one list.
+MAX_RECEIPTS = 10_000
 _SUMMARIES = frozenset(grain.value for grain in SUMMARY_GRAINS)
 
 

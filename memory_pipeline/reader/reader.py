@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Unpack, overload
 
 from memory_pipeline.domain.facts import CONTEXTS, TURNS
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
@@ -18,11 +18,12 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.models.factory import reading_embedder
 from memory_pipeline.overlay import one_read
+from memory_pipeline.parameters import Within
 from memory_pipeline.reader.all_users import AllUsersReader
 from memory_pipeline.reader.granted_scopes import GrantedScopes
 from memory_pipeline.reader.packing.sources import MemorySources
 from memory_pipeline.reader.prompts import PromptReader
-from memory_pipeline.reader.read_receipts import ReadReceipt, receipt_of
+from memory_pipeline.reader.read_receipts import MAX_RECEIPTS, ReadReceipt, receipt_of
 from memory_pipeline.reader.scope_states import ScopeStates
 from memory_pipeline.search.arguments import (
     MAX_OFFSET,
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     from memory_pipeline.memories.search import MemorySearch, RecalledMemory
     from memory_pipeline.reader.lineage import Node
     from memory_pipeline.search.copies import Block
+
+#: Most entries of :meth:`MemoryReader.newest`.
+MAX_NEWEST: Final = 1_000_000
 
 
 class MemoryReader(PromptReader):
@@ -306,13 +310,19 @@ class MemoryReader(PromptReader):
         return Hits(hits, found.total, offset, found.older)
 
     def newest(
-        self, grain: Grain | str, count: int, *, since: When | None = None, until: When | None = None
+        self,
+        grain: Grain | str,
+        count: Annotated[int, Within(1, MAX_NEWEST)] = 10,
+        *,
+        since: When | None = None,
+        until: When | None = None,
     ) -> list[Hit]:
         """Return the newest `count` facts or summaries of a grain; see :meth:`search_memory`. Ties are sorted by id.
 
         Raises:
             InputError: an argument is invalid.
         """
+        count_of("count", count, 1, MAX_NEWEST)
         grain, calendar = Grain.parse(grain), self.local_calendar
         where = filter_of(calendar, None, {"since": since, "until": until}, grain)
         found = self._searcher.newest(grain, where, count)
@@ -433,7 +443,9 @@ class MemoryReader(PromptReader):
             return None
         return receipt_of(row, self, self._lake)
 
-    def receipts(self, *, conversation_id: str | None = None, limit: int = 100) -> list[str]:
+    def receipts(
+        self, *, conversation_id: str | None = None, limit: Annotated[int, Within(1, MAX_RECEIPTS)] = 100
+    ) -> list[str]:
         """Return the ids of the newest receipts of reads, newest first; see :meth:`receipt`.
 
         Args:
@@ -443,7 +455,7 @@ class MemoryReader(PromptReader):
         Raises:
             InputError: `limit` is out of range.
         """
-        count_of("limit", limit, 1, 10_000)
+        count_of("limit", limit, 1, MAX_RECEIPTS)
         self._require_grant()
         if not self._lake.exists:
             return []

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import MemoryPipelineError
@@ -83,7 +84,7 @@ def service_app(
 
     app = FastAPIOffline(
         title="memory-pipeline", version=version("memory-pipeline"), description=_ABOUT, lifespan=lifespan,
-        max_body_size=max_bytes, redoc_url=None, separate_input_output_schemas=False,
+        redoc_url=None, redirect_slashes=False, separate_input_output_schemas=False,
     )  # fmt: skip
     for route in ROUTES:
         add_route(app, route, memories, operations, schemas)
@@ -107,7 +108,7 @@ def service_app(
     _add_errors(app)
     _complete_openapi(app, schemas)
     callers = Callers(lake, default or Scope("default", "default"), allows_open=allows_open, rate=rate)
-    app.add_middleware(Gate, callers=callers, observed=metrics.observed, logs=logs)
+    app.add_middleware(Gate, callers=callers, observed=metrics.observed, logs=logs, max_bytes=max_bytes)
     if origins:
         from starlette.middleware.cors import CORSMiddleware
 
@@ -122,11 +123,16 @@ def _add_errors(app: FastAPI) -> None:
     def answer(_: Request, error: Exception) -> Response:
         return problem_of(error).response()
 
-    def of_http(_: Request, error: Exception) -> Response:
+    def of_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101  # it is registered for it alone
-        status = HTTPStatus(error.status_code)
+        status, headers = HTTPStatus(error.status_code), dict(error.headers or {})
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:  # each method of a path has a route of its own
+            routes = [
+                one for one in app.routes if isinstance(one, Route) and one.matches(request.scope)[0] != Match.NONE
+            ]
+            headers["Allow"] = ", ".join(sorted({method for one in routes for method in one.methods or ()}))
         kind = status.phrase.lower().replace(" ", "-")
-        return ProblemError(status, kind, str(error.detail), headers=error.headers).response()
+        return ProblemError(status, kind, str(error.detail), headers=headers).response()
 
     def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101  # as above

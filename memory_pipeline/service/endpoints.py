@@ -8,9 +8,13 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union
 
 from fastapi import Body, Header, Path, Query, Request
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 from starlette.responses import Response
 
+from memory_pipeline.domain.identity import Reference
+from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.scopes import MAX_ID
+from memory_pipeline.errors import AccessDeniedError, InputError, shown
 from memory_pipeline.parameters import parameters_of, prose_of
 from memory_pipeline.service.operations import BackgroundWork
 from memory_pipeline.service.problems import CONTENT_TYPE, ProblemError
@@ -33,9 +37,28 @@ IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
 _TYPES: Final[dict[Kind, Any]] = {
     "string": str, "integer": int, "number": float, "boolean": bool, "time": str, "file": str, "json": Any,
 }  # fmt: skip
+_TIME: Final = {"anyOf": [{"type": "string", "format": one} for one in ("date-time", "date")]}
+_MESSAGE: Final = {
+    "type": "object",
+    "properties": {"role": {"type": "string"}, "content": {"type": "string"}, "timestamp": _TIME},
+    "required": ["role", "content"],
+}
+_ONE: Final = [{"type": "string"}, _MESSAGE]
+#: What JSON of any form looks like, by the name of the argument.
+_SHAPES: Final[dict[str, dict[str, Any]]] = {
+    "messages": {"anyOf": [*_ONE, {"type": "array", "items": {"anyOf": _ONE}}]},
+    "query": {"anyOf": [{"type": "string"}, {"type": "array", "items": _MESSAGE}]},
+    "metadata": {"type": "object"},
+    "conversation": {"type": "object"},
+}
+#: Arguments that are ids, names or tags: not blank, without control characters.
+_LABELS: Final = frozenset(
+    "conversation_id context editor group_id key name person session_id source subject tag tags users".split()
+)
+_LABEL: Final = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
 _PROBLEMS: Final = (400, 401, 403, 404, 409, 413, 422, 429, 500, 501, 503)
 #: Arguments that put words into the memory of others than the user of a token.
-_OTHERS: Final = ("users", "group_id")
+_OTHERS: Final = frozenset({"users", "user_id", "group_id"})
 #: Characters of an argument that is written into an error.
 _SHOWN: Final = 100
 
@@ -56,13 +79,7 @@ def add_route(app: FastAPI, route: Route, memories: OpenMemories, operations: Op
         if idempotency_key is not None:
             arguments["idempotency_key"] = idempotency_key
         if caller.token_id and not caller.is_for_many_users:
-            for name in _OTHERS:
-                if arguments.get(name):
-                    raise ProblemError(
-                        HTTPStatus.FORBIDDEN,
-                        "access-denied",
-                        f"{name} names others than the user of this token; use a token for many users",
-                    )
+            _refuse_others(arguments, caller.user_id)
         memory = memories.of(caller)
         part = route.opened(memory, **{name: path.pop(name) for name in route.opens})
         work = partial(_called, route, part, path, arguments)
@@ -91,8 +108,36 @@ def add_route(app: FastAPI, route: Route, memories: OpenMemories, operations: Op
     )  # fmt: skip
 
 
+def _refuse_others(given: object, user_id: str | None) -> None:
+    """Raise ProblemError if an argument, at any depth, names others than the user of a token."""
+    if isinstance(given, list):
+        for one in given:
+            _refuse_others(one, user_id)
+    if not isinstance(given, dict):
+        return
+    for name, value in given.items():
+        if name in _OTHERS and value not in (None, [], user_id):
+            raise ProblemError(
+                HTTPStatus.FORBIDDEN,
+                "access-denied",
+                f"{name} {shown(value)} names others than the token does; use a token for many users",
+            )
+        _refuse_others(value, user_id)
+
+
 def _called(route: Route, part: Any, path: dict[str, str], arguments: dict[str, Any]) -> object:
-    found = getattr(part, route.method.rpartition(".")[2])(**path, **arguments)
+    is_found = not path
+    try:
+        if route.tag == "memories" and path:
+            Reference.parse(path["id"])
+        is_found = not path or bool(arguments.keys() - {"now"})
+        found = getattr(part, route.method.rpartition(".")[2])(**path, **arguments)
+    except AccessDeniedError:
+        raise
+    except InputError as error:
+        if is_found:
+            raise
+        raise ProblemError(HTTPStatus.NOT_FOUND, "not-found", str(error)) from None  # the path names nothing
     if route.missing and (found is None or (found in ([], ()) and route.verb is GET)):
         names = {name: one[:_SHOWN] for name, one in path.items()}
         raise ProblemError(HTTPStatus.NOT_FOUND, "not-found", route.missing.format_map({"session_id": "", **names}))
@@ -134,8 +179,8 @@ def _opener(route: Route) -> Callable[..., object]:
 
 
 def _in_path(name: str, parameter: Parameter | None) -> inspect.Parameter:
-    text = parameter.description if parameter is not None else ""
-    hint = Annotated[str, Path(description=text or None, min_length=1)]
+    kind: Any = str if parameter is None else _type_of(parameter)
+    hint: Any = Annotated[kind, Path(description=(parameter.description or None) if parameter is not None else None)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint)
 
 
@@ -149,8 +194,8 @@ def _rest(route: Route, given: list[Parameter]) -> inspect.Parameter:
     """Return the other parameters as one: the body, or the query."""
     fields: dict[str, Any] = {one.name: _field(one) for one in given}
     name = "".join(part.capitalize() for part in route.operation.split("_")) + "Arguments"
-    model: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
     is_query = route.verb in {GET, DELETE}
+    model: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid", strict=not is_query), **fields)
     place = Query() if is_query else Body(openapi_examples={"example": {"value": dict(route.example)}})
     is_optional = is_query or not any(one.is_required for one in given)
     hint = Annotated[model, place] if is_query or not is_optional else Annotated[Union[model, None], place]  # noqa: UP007  # as above
@@ -159,13 +204,34 @@ def _rest(route: Route, given: list[Parameter]) -> inspect.Parameter:
 
 
 def _field(parameter: Parameter) -> tuple[Any, Any]:
-    kind: Any = Literal[parameter.choices] if parameter.choices else _TYPES[parameter.kind]
+    kind: Any = _type_of(parameter)
     if parameter.is_list:
         kind = Union[kind, list[kind]] if parameter.kind == "string" else list[kind]  # noqa: UP007  # as above
-    more: dict[str, Any] = {"description": parameter.description or None}
-    if parameter.kind in {"integer", "number"} and (parameter.least or parameter.most):
-        more |= {"ge": parameter.least, "le": parameter.most}
+    described = parameter.description or None
     if parameter.is_required:
-        return kind, Field(**more)
-    default = parameter.default if isinstance(parameter.default, str | int | float | bool) else None
-    return Union[kind, None], Field(default, **more)  # noqa: UP007  # as above
+        return kind, Field(description=described)
+    if isinstance(parameter.default, str | int | float | bool):
+        return kind, Field(parameter.default, description=described)
+    return Union[kind, None], Field(None, description=described)  # noqa: UP007  # as above
+
+
+def _type_of(parameter: Parameter) -> Any:
+    if parameter.choices:
+        return Literal[parameter.choices]
+    kind = _TYPES[parameter.kind]
+    if parameter.kind in {"integer", "number"} and (parameter.least or parameter.most):
+        return Annotated[kind, Field(ge=parameter.least, le=parameter.most)]
+    if parameter.name in _LABELS:
+        return Annotated[kind, Field(pattern=_LABEL, max_length=MAX_ID)]
+    if parameter.kind == "time":
+        return Annotated[kind, AfterValidator(_checked_time), WithJsonSchema(_TIME)]
+    if parameter.kind == "string" and parameter.most:
+        return Annotated[kind, Field(min_length=parameter.least, max_length=parameter.most)]
+    shape = _SHAPES.get(parameter.name) if parameter.kind == "json" else None
+    return kind if shape is None else Annotated[kind, WithJsonSchema(shape)]
+
+
+def _checked_time(text: str) -> str:
+    """Return a date, or a time with its zone, as it is. Raise InputError for another text."""
+    Calendar().instant("time", text)
+    return text

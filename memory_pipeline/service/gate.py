@@ -6,6 +6,7 @@ import json
 import secrets
 import sys
 from datetime import UTC, datetime
+from http import HTTPStatus
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,9 +32,16 @@ class Gate:
     """Middleware that lets a request in, with its ``caller``, or answers with a problem."""
 
     def __init__(
-        self, app: ASGIApp, *, callers: Callers, observed: Callable[[str, int, float], None], logs: bool
+        self,
+        app: ASGIApp,
+        *,
+        callers: Callers,
+        observed: Callable[[str, int, float], None],
+        logs: bool,
+        max_bytes: int,
     ) -> None:
         self._app = app
+        self._max_bytes = max_bytes
         self._callers = callers
         self._observed = observed
         self._logs = logs
@@ -45,8 +53,14 @@ class Gate:
             return
         began, headers = perf_counter(), Headers(scope=scope)
         identifier = headers.get("x-request-id", "")[:64] or secrets.token_hex(8)
-        status = 500
+        status, size = 500, 0
         state: dict[str, Any] = scope.setdefault("state", {})
+
+        async def counted() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            return message if size <= self._max_bytes else {"type": "http.disconnect"}
 
         async def answered(message: Message) -> None:
             nonlocal status
@@ -59,10 +73,18 @@ class Gate:
                         own.setdefault(name, value)
             await send(message)
 
+        async def answered_in_size(message: Message) -> None:
+            if size <= self._max_bytes:
+                await answered(message)
+
         try:
             if scope["path"].startswith(_GUARDED):
                 state["caller"] = await run_sync(self._callers.caller, headers)
-            await self._app(scope, receive, answered)
+            if int(headers.get("content-length", "0")) > self._max_bytes:
+                raise self._too_large()
+            await self._app(scope, counted, answered_in_size)
+            if size > self._max_bytes:
+                raise self._too_large()
         except (ProblemError, MemoryPipelineError) as error:
             await problem_of(error).response()(scope, receive, answered)
         finally:
@@ -71,6 +93,13 @@ class Gate:
             self._observed(operation, status, seconds)
             if self._logs:
                 self._log(scope, state, identifier, operation, status, seconds)
+
+    def _too_large(self) -> ProblemError:
+        return ProblemError(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            "too-large",
+            f"a body may have {self._max_bytes:,} bytes; send less at once",
+        )
 
     def _log(
         self, scope: Scope, state: dict[str, Any], identifier: str, operation: str, status: int, seconds: float

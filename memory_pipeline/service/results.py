@@ -5,21 +5,17 @@ Both follow from the dataclasses and named tuples of the library: their fields, 
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
 import json
-import sys
 import types
 from collections.abc import Collection, Iterable, Mapping
 from datetime import date, datetime, timedelta
 from enum import Enum
-from functools import cache
-from importlib import import_module
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 from memory_pipeline.domain.periods import Period
-from memory_pipeline.parameters import described_in, prose_of
+from memory_pipeline.parameters import described_in, hints_of, prose_of, record_hints
 
 _Schema = dict[str, Any]
 _PACKAGE = "memory_pipeline"
@@ -32,6 +28,7 @@ _PLAIN: Mapping[object, _Schema] = {
 _PROPERTIES: Mapping[str, tuple[str, ...]] = {
     "InjectedContext": ("block", "tokens"),
     "Receipt": ("message_ids",),
+    "Correction": ("id",),
 }
 #: What a list tells besides its items, by the name of its class.
 _OF_LISTS: Mapping[str, tuple[str, ...]] = {
@@ -136,7 +133,7 @@ class Schemas:
         if name not in self.components:
             self.components[name] = {}  # a record may contain itself
             described = {key: text for base in reversed(kind.__mro__) for key, text in described_in(base).items()}
-            hints = _resolved_hints(kind)
+            hints = _hints(kind)
             names = _names(kind)
             properties = {one: self.of(hints[one]) for one in names}
             for one, schema in properties.items():
@@ -152,38 +149,14 @@ class Schemas:
 def returned_by(function: Any) -> Any:
     """Return the type that a function returns."""
     function = inspect.unwrap(function)
-    holder = types.SimpleNamespace(__annotations__={"return": function.__annotations__["return"]})
-    return get_type_hints(holder, function.__globals__, _Names(function.__module__))["return"]
+    return hints_of({"return": function.__annotations__["return"]}, function.__module__)["return"]
 
 
-def _resolved_hints(kind: type) -> dict[str, Any]:
-    hints: dict[str, Any] = {}
-    for base in reversed(kind.__mro__):
-        if base.__module__.startswith(_PACKAGE):
-            hints |= get_type_hints(base, None, _Names(base.__module__))
-            for name in _PROPERTIES.get(base.__name__, ()):
-                hints[name] = returned_by(getattr(base, name).fget)
+def _hints(kind: type) -> dict[str, Any]:
+    hints = record_hints(kind)
+    for base in kind.__mro__:
+        hints |= {name: returned_by(getattr(base, name).fget) for name in _PROPERTIES.get(base.__name__, ())}
     return hints
-
-
-class _Names(dict[str, Any]):
-    """Finds the names that a module imports for the type checker alone."""
-
-    def __init__(self, module: str) -> None:
-        super().__init__()
-        self._imports = _imports_of(module)
-
-    def __missing__(self, name: str) -> Any:
-        module, original = self._imports[name]
-        return getattr(import_module(module), original)
-
-
-@cache
-def _imports_of(module: str) -> Mapping[str, tuple[str, str]]:
-    """Return the module and the name there of each name that a module imports."""
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
-    found = [one for one in ast.walk(tree) if isinstance(one, ast.ImportFrom) and one.module]
-    return {name.asname or name.name: (str(one.module), name.name) for one in found for name in one.names}
 
 
 def _either(schemas: list[_Schema]) -> _Schema:

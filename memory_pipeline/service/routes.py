@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from memory_pipeline.client.memory import Memory
+    from memory_pipeline.domain.periods import When
+    from memory_pipeline.reader import Hit
 
 GET, POST, PUT, PATCH, DELETE = (HTTPMethod[name] for name in ("GET", "POST", "PUT", "PATCH", "DELETE"))
 
@@ -110,8 +112,24 @@ class RemovedValues:
     count: int
 
 
-def _memories(memory: Memory) -> object:
-    return memory.reader.memories
+class Items:
+    """Everything in a memory, by id."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def get(self, id: str, *, now: When | None = None) -> Hit | None:  # noqa: A002  # as in the library
+        """Return what was said, a summary or a durable memory by its id. A memory that was forgotten is not found.
+
+        Args:
+            id: its id.
+            now: ignore everything after this time; by default the current time.
+        """
+        found = self._memory.reader.get(id, now=now)
+        if found is not None and found.grain == "durable":
+            memory = self._memory.reader.memories.get(id, now=now)
+            return found if memory is not None and memory.is_active else None
+        return found
 
 
 def _reader(memory: Memory) -> object:
@@ -141,7 +159,7 @@ ROUTES: Final = (
     Route(POST, "/v1/memories", "client.memory:Memory.add", level=Right.WRITE, status=201,
           example=_ADD),
     Route(GET, "/v1/memories", "client.memory:Memory.list"),
-    Route(GET, "/v1/memories/{id}", "reader:MemoryReader.get", _reader, missing=_NO_MEMORY),
+    Route(GET, "/v1/memories/{id}", "service.routes:Items.get", Items, missing=_NO_MEMORY),
     Route(PATCH, "/v1/memories/{id}", "writer:MemoryWriter.update", _writer, Right.WRITE,
           result=StoredMemory, returns=StoredMemory, example={"content": "Anna is vegan.", "reason": "she said so"}),
     Route(DELETE, "/v1/memories/{id}", "client.memory:Memory.forget", level=Right.WRITE, status=204, name="delete",
@@ -186,10 +204,10 @@ ROUTES: Final = (
     Route(POST, "/v1/graph/search", "graph:Graph.search", _graph, name="graph_search",
           without=frozenset({"names"}), example={"query": "Who does Anna know?"}),
     Route(GET, "/v1/graph/history", "graph:Graph.history", _graph, name="graph_history"),
-    Route(GET, "/v1/graph/entities/{name:path}", "graph:Graph.entity", _graph, name="graph_entity",
-          missing="the graph has no entity {name}"),
     Route(GET, "/v1/graph/entities/{name:path}/facts", "graph:Graph.facts_about", _graph, name="graph_facts_about"),
     Route(GET, "/v1/graph/entities/{name:path}/neighbors", "graph:Graph.neighbors", _graph, name="graph_neighbors"),
+    Route(GET, "/v1/graph/entities/{name:path}", "graph:Graph.entity", _graph, name="graph_entity",
+          missing="the graph has no entity {name}"),
     Route(GET, "/v1/summaries/{grain}", "reader:MemoryReader.newest", _reader, name="list_summaries"),
     Route(GET, "/v1/summaries/{grain}/{period}", "reader:MemoryReader.summaries_of", _reader, name="get_summary",
           missing="there is no {grain} summary of {period}; it may not be computed yet"),

@@ -14,6 +14,7 @@ import uvicorn  # noqa: E402  # it comes with the extra
 from memory_pipeline.service.app import service_app  # noqa: E402
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from typing import Any
 
@@ -29,12 +30,15 @@ def serve(
     default: Scope,
     host: str,
     port: int,
+    announce: Callable[[str], None],
     *,
     certificate: Path | None = None,
     key: Path | None = None,
     **options: Any,
 ) -> None:
     """Serve a lake until the process is asked to end; see :func:`~memory_pipeline.service.app.service_app`.
+
+    `announce` gets the address, once it is known to be allowed.
 
     Raises:
         ConfigurationError: other machines could reach it without a token, or the address cannot be used.
@@ -53,6 +57,7 @@ def serve(
         app, host, port, access_log=False, log_level="warning", timeout_graceful_shutdown=_GRACE, server_header=False,
         ssl_certfile=None if certificate is None else str(certificate), ssl_keyfile=None if key is None else str(key),
     )  # fmt: skip
+    announce(f"serving {lake.storage.uri} on {'https' if certificate else 'http'}://{host}:{port}, documented at /docs")
     server = uvicorn.Server(configuration)
     try:
         server.run()

@@ -36,7 +36,7 @@ READING = [
 #: Commands that read or write no memory of one user.
 WITHOUT = {
     "config", "consolidate", "convert locomo", "users", "members remove", "forget", "team add", "team remove",
-    "sessions list", "sessions stats",
+    "sessions list", "sessions stats", "serve",
 }  # fmt: skip
 
 

@@ -70,6 +70,7 @@ def ways(uri: str) -> dict[str, Callable[[MemoryReader], object]]:
         "recall": lambda reader: reader.recall(ASKED),
         "receipts": lambda reader: reader.receipts(),
         "receipt": lambda reader: reader.receipt(reader.receipts()[0]),
+        "summaries": lambda reader: reader.summaries_of("daily", day.period),
         "get a fact": lambda reader: reader.get(hit.id),
         "get a memory": lambda reader: reader.get(memory.id),
         "expand": lambda reader: reader.expand(day.id),

@@ -122,6 +122,7 @@ REFUSED: dict[str, Callable[[Any], object]] = {
     "graph": lambda reader: reader.graph,
     "memories": lambda reader: reader.memories,
     "newest": lambda reader: reader.newest("working", 1),
+    "summaries_of": lambda reader: reader.summaries_of("daily", "2024-01-15"),
     "of_agent": lambda reader: reader.of_agent("sales"),
 }
 

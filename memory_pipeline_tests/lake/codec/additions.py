@@ -26,7 +26,7 @@ from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_days
-from memory_pipeline.tools.memory_tools import remember
+from memory_pipeline.tools.memory_tools import add_memory as remember
 from memory_pipeline_tests.building import ACME, START, conversation, run, write
 
 if TYPE_CHECKING:
