@@ -1,5 +1,5 @@
 // Generated from docs/openapi.json by `make docs`; do not edit it by hand.
-// sha256 of that document: 6f65f1782f2d6b4ec7fe1c2a4a10aff2ec6e4eee8895b271e9f7791167487dfe
+// sha256 of that document: 04859c33150be056ce000d4b08bd4e5f68ff3a47e453e53b146e10e4ffe8b584
 
 export interface paths {
     "/v1/memories": {
@@ -37,9 +37,7 @@ export interface paths {
         };
         /**
          * Get
-         * @description Return a fact, a summary or a durable memory by its id, or None. The id of a message returns its turn.
-         *
-         *     Ignore everything after now, by default the current time.
+         * @description Return what was said, a summary or a durable memory by its id. A memory that was forgotten is not found.
          */
         get: operations["get"];
         put?: never;
@@ -529,26 +527,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/graph/entities/{name}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Graph entity
-         * @description Return the entity with a name or alias; None if it is unknown or has no valid fact.
-         */
-        get: operations["graph_entity"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/v1/graph/entities/{name}/facts": {
         parameters: {
             query?: never;
@@ -583,6 +561,26 @@ export interface paths {
          *     A kind (Anna is_a person) is not a neighbour. Otherwise all entities of a kind would be neighbours.
          */
         get: operations["graph_neighbors"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/graph/entities/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Graph entity
+         * @description Return the entity with a name or alias; None if it is unknown or has no valid fact.
+         */
+        get: operations["graph_entity"];
         put?: never;
         post?: never;
         delete?: never;
@@ -730,7 +728,15 @@ export interface components {
              * Messages
              * @description a text that the user said; a message; or a list of texts and messages, oldest first. Messages and answers of OpenAI, LiteLLM, Anthropic, LangChain, Gemini, Bedrock and Vercel clients are accepted. The time of a message is its timestamp, or else created_at, date, ts or the like, if it is unambiguous: ISO 8601 with a zone, or seconds or milliseconds since 1970. Messages without a time were said now; the receipt names keys that look like times and were not read.
              */
-            messages: unknown;
+            messages: string | {
+                role: string;
+                content: string;
+                timestamp?: string;
+            } | (string | {
+                role: string;
+                content: string;
+                timestamp?: string;
+            })[];
             /**
              * Conversation Id
              * @description the conversation, to continue it. A text and a single message are new, unless the id of the message is known. A list may repeat messages that are stored: see history. By default a new conversation begins; the receipt has its id.
@@ -774,18 +780,18 @@ export interface components {
              * @description the prompt, or the last messages of a conversation, oldest first; blank for the hot index alone.
              * @default
              */
-            query?: string | string[] | null;
+            query?: string | string[];
             /**
              * Max Tokens
              * @description size of the text, estimated at 4 bytes a token, 50 to a million.
              * @default 1000
              */
-            max_tokens?: number | null;
+            max_tokens?: number;
             /**
              * Conversation
              * @description the conversation, with conversation_id, tags or source, if its capture may be restricted by the configuration.
              */
-            conversation?: unknown | null;
+            conversation?: Record<string, never> | null;
             /**
              * Exclude
              * @description ids of items that the model has seen before.
@@ -796,7 +802,7 @@ export interface components {
              * @description leave out what earlier calls with the conversation_id returned within a day, in any process, and what was said in the conversation itself. The session of this id keeps what was told; its clear forgets it. Needs memory-pipeline[sessions].
              * @default false
              */
-            only_new?: boolean | null;
+            only_new?: boolean;
             /**
              * Now
              * @description ignore everything after this time; by default the current time.
@@ -830,13 +836,13 @@ export interface components {
              * @description who corrects it.
              * @default agent
              */
-            editor?: string | null;
+            editor?: string;
             /**
              * Dry Run
              * @description only return what would be made again: the blast radius.
              * @default false
              */
-            dry_run?: boolean | null;
+            dry_run?: boolean;
             /**
              * Now
              * @description the time of the correction.
@@ -855,13 +861,13 @@ export interface components {
              * @description all memory of this user, also what the user said in groups; without a user, all of the agent, users included.
              * @default false
              */
-            everything?: boolean | null;
+            everything?: boolean;
             /**
              * Dry Run
              * @description only return what would be erased, what rests on it, and which reads handed it to a model.
              * @default false
              */
-            dry_run?: boolean | null;
+            dry_run?: boolean;
             /**
              * Now
              * @description the current time. What is said later remains.
@@ -880,7 +886,7 @@ export interface components {
              * @description 1 to 10,000; total of the result counts all facts around these entities.
              * @default 10
              */
-            limit?: number | null;
+            limit?: number;
             /**
              * Speaker
              * @description name of the speaker, whom "I" means; User by default.
@@ -891,7 +897,7 @@ export interface components {
              * @description how far to walk: 1 returns the facts of the entities, 2 also those of their neighbours, up to 3; 0 returns none.
              * @default 1
              */
-            hops?: number | null;
+            hops?: number;
             /**
              * At
              * @description only facts that were valid at this time; by default those that are valid now.
@@ -915,7 +921,7 @@ export interface components {
              * @description time to live, in seconds or as a timedelta, at most a day.
              * @default 3600
              */
-            ttl?: number | null;
+            ttl?: number;
             /**
              * Now
              * @description the current time.
@@ -934,7 +940,7 @@ export interface components {
              * @description budget of the answer's text, estimated at 4 bytes a token; at most a million.
              * @default 1000
              */
-            max_tokens?: number | null;
+            max_tokens?: number;
             /**
              * Minimum Score
              * @description leave out facts, points and durable memories with a lower score, 0 to 1; by default 0.11, as in search_memory.
@@ -950,7 +956,7 @@ export interface components {
              * @description steps in the graph from the entities that the question names, and along links between memories, 0 to 3.
              * @default 1
              */
-            hops?: number | null;
+            hops?: number;
             /**
              * Now
              * @description ignore everything after this time; by default the current time.
@@ -985,7 +991,7 @@ export interface components {
              * Metadata
              * @description entries that the metadata of the message has: {"ticket": 7}. Values are equal as JSON.
              */
-            metadata?: unknown | null;
+            metadata?: Record<string, never> | null;
             /**
              * Minimum Importance
              * @description minimum importance, 0 to 1.
@@ -1003,14 +1009,15 @@ export interface components {
              * Kind
              * @description fact, preference, instruction, rule, decision or another kind of durable memory.
              * @default fact
+             * @enum {string}
              */
-            kind?: ("fact" | "rule" | "instruction" | "observation" | "preference" | "procedure" | "reflection" | "decision" | "plan" | "tool_output" | "conversation_summary") | null;
+            kind?: "fact" | "rule" | "instruction" | "observation" | "preference" | "procedure" | "reflection" | "decision" | "plan" | "tool_output" | "conversation_summary";
             /**
              * Editor
              * @description the author of the change.
              * @default agent
              */
-            editor?: string | null;
+            editor?: string;
             /**
              * Now
              * @description the current time.
@@ -1119,13 +1126,13 @@ export interface components {
              * @description who withdraws them.
              * @default agent
              */
-            editor?: string | null;
+            editor?: string;
             /**
              * Dry Run
              * @description only return what would be made again.
              * @default false
              */
-            dry_run?: boolean | null;
+            dry_run?: boolean;
             /**
              * Now
              * @description the time of the correction.
@@ -1149,25 +1156,26 @@ export interface components {
              * @description 1 to 100 results.
              * @default 10
              */
-            limit?: number | null;
+            limit?: number;
             /**
              * Grain
              * @description working for what was said; daily to yearly for summaries.
              * @default working
+             * @enum {string}
              */
-            grain?: ("working" | "daily" | "weekly" | "monthly" | "quarterly" | "yearly") | null;
+            grain?: "working" | "daily" | "weekly" | "monthly" | "quarterly" | "yearly";
             /**
              * Tiers
              * @description all, or some of session, short_term, long_term and shared. Entries of sessions and pools that share words with the query come first; the filters do not apply to them.
              * @default long_term
              */
-            tiers?: string | string[] | null;
+            tiers?: string | string[];
             /**
              * Sources
              * @description some of turns (what was said), memories (durable memories, with values that were written to the long-term tier, and promoted entries of sessions) and contexts (their entries); by default all.
              * @default all
              */
-            sources?: string | string[] | null;
+            sources?: string | string[];
             /**
              * Minimum Score
              * @description leave out hits of long-term memory with a lower score, 0 to 1; by default none.
@@ -1207,7 +1215,7 @@ export interface components {
              * Metadata
              * @description entries that the metadata of the message has: {"ticket": 7}. Values are equal as JSON.
              */
-            metadata?: unknown | null;
+            metadata?: Record<string, never> | null;
         };
         /** UndoArguments */
         UndoArguments: {
@@ -1216,7 +1224,7 @@ export interface components {
              * @description who undoes it.
              * @default agent
              */
-            editor?: string | null;
+            editor?: string;
             /**
              * Now
              * @description the current time.
@@ -1240,7 +1248,7 @@ export interface components {
              * @description the author of the change.
              * @default agent
              */
-            editor?: string | null;
+            editor?: string;
             /**
              * Reason
              * @description why, at most 500 characters; shown with the history.
@@ -1711,7 +1719,7 @@ export interface components {
          */
         ErasureReport: {
             /** @description in clear. */
-            subject: components["schemas"]["Subject"];
+            subject: unknown;
             /**
              * Format: date-time
              * @description the cutoff, UTC.
@@ -1720,40 +1728,24 @@ export interface components {
             /** @description the lake's address. */
             lake: string;
             /** @description ids of the tombstones that reject new data of the subject. */
-            tombstones: string[];
+            tombstones: unknown[];
             removed: components["schemas"]["Removed"][];
             /** @description keys of the recomputed periods by grain. */
             remade: {
                 [key: string]: string[];
             };
             /** @description hexadecimal parts of the removed ids, sorted. */
-            ids: string[];
+            ids: unknown[];
             /** @description the salt of the digests. */
-            salt: string;
+            salt: unknown;
             /** @description digests of removed texts of at least 24 characters, sorted. */
-            contents: string[];
+            contents: unknown[];
             /** @description number and size of the deleted files. */
             files: number;
             /** @description number and size of the deleted files. */
             bytes: number;
             /** @description descriptions of data that the erasure does not reach. */
             not_covered: string[];
-        };
-        /**
-         * Subject
-         * @description The subject of an erasure in clear text. The class methods validate it.
-         *
-         *     Without agent_id, a person is erased from the whole workspace. user_id is the person's, or that of the user
-         *     whose conversation it is.
-         */
-        Subject: {
-            /** @enum {string} */
-            kind: "agent" | "conversation" | "person";
-            workspace_id: string;
-            agent_id: string | null;
-            conversation_id: string | null;
-            names: string[];
-            user_id: string | null;
         };
         /**
          * Removed
@@ -1890,6 +1882,7 @@ export interface components {
             at: string;
             /** @description the id of the correction that this one undoes; it then has no quotes. */
             undoes: string | null;
+            id: string;
         };
         /**
          * Conversation
@@ -1978,6 +1971,14 @@ export interface components {
             said_by: "user" | "member" | "assistant" | "pasted" | "import" | "tool" | "operator";
         };
         /**
+         * Neighbor
+         * @description An entity that facts connect to another one, in distance steps.
+         */
+        Neighbor: {
+            name: string;
+            distance: number;
+        };
+        /**
          * Entity
          * @description An entity of the graph.
          */
@@ -1995,14 +1996,6 @@ export interface components {
              * @description when the newest of these facts was stated.
              */
             updated_at: string;
-        };
-        /**
-         * Neighbor
-         * @description An entity that facts connect to another one, in distance steps.
-         */
-        Neighbor: {
-            name: string;
-            distance: number;
         };
         /**
          * ReadReceipt
@@ -2082,13 +2075,13 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description memory for durable memories, fact for what was said, summary; by default all of them, in this order. */
-                kind?: string | null;
+                kind?: ("memory" | "fact" | "summary") | null;
                 /** @description time of the oldest item. */
                 since?: string | null;
                 /** @description the cursor of the page before. */
                 cursor?: string | null;
                 /** @description 1 to 100 items. */
-                limit?: number | null;
+                limit?: number;
             };
             header?: never;
             path?: never;
@@ -2339,10 +2332,12 @@ export interface operations {
     get: {
         parameters: {
             query?: {
+                /** @description ignore everything after this time; by default the current time. */
                 now?: string | null;
             };
             header?: never;
             path: {
+                /** @description its id. */
                 id: string;
             };
             cookie?: never;
@@ -4368,7 +4363,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description 1 to 10,000. */
-                limit?: number | null;
+                limit?: number;
                 /** @description the current time. */
                 now?: string | null;
             };
@@ -5240,7 +5235,7 @@ export interface operations {
     graph_facts: {
         parameters: {
             query?: {
-                limit?: number | null;
+                limit?: number;
             };
             header?: never;
             path?: never;
@@ -5618,7 +5613,7 @@ export interface operations {
                 /** @description only facts with this predicate. */
                 predicate?: string | null;
                 /** @description 1 to 10,000. Of more, the last ones are returned. */
-                limit?: number | null;
+                limit?: number;
             };
             header?: never;
             path?: never;
@@ -5634,6 +5629,268 @@ export interface operations {
                 content: {
                     "application/json": {
                         items: components["schemas"]["GraphFact"][];
+                        /** @description their number without the limit. */
+                        total: number;
+                    };
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Implemented */
+            501: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    graph_facts_about: {
+        parameters: {
+            query?: {
+                /** @description 1 to 10,000. */
+                limit?: number;
+                /** @description only facts that were valid at this time, as known today. */
+                at?: string | null;
+            };
+            header?: never;
+            path: {
+                /** @description a name or an alias, in any case. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The result. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["GraphFact"][];
+                        /** @description their number without the limit. */
+                        total: number;
+                    };
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Implemented */
+            501: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    graph_neighbors: {
+        parameters: {
+            query?: {
+                /** @description maximum distance, 1 to 6 steps. */
+                depth?: number;
+                /** @description 1 to 10,000. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description a name or an alias, in any case. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The result. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Neighbor"][];
                         /** @description their number without the limit. */
                         total: number;
                     };
@@ -5861,278 +6118,16 @@ export interface operations {
             };
         };
     };
-    graph_facts_about: {
-        parameters: {
-            query?: {
-                /** @description 1 to 10,000. */
-                limit?: number | null;
-                /** @description only facts that were valid at this time, as known today. */
-                at?: string | null;
-            };
-            header?: never;
-            path: {
-                /** @description a name or an alias, in any case. */
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The result. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        items: components["schemas"]["GraphFact"][];
-                        /** @description their number without the limit. */
-                        total: number;
-                    };
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too Many Requests */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Internal Server Error */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Implemented */
-            501: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    graph_neighbors: {
-        parameters: {
-            query?: {
-                /** @description maximum distance, 1 to 6 steps. */
-                depth?: number | null;
-                /** @description 1 to 10,000. */
-                limit?: number | null;
-            };
-            header?: never;
-            path: {
-                /** @description a name or an alias, in any case. */
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The result. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        items: components["schemas"]["Neighbor"][];
-                        /** @description their number without the limit. */
-                        total: number;
-                    };
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unprocessable Entity */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too Many Requests */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Internal Server Error */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Implemented */
-            501: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     list_summaries: {
         parameters: {
-            query: {
-                count: number;
+            query?: {
+                count?: number;
                 since?: string | null;
                 until?: string | null;
             };
             header?: never;
             path: {
-                grain: string;
+                grain: "working" | "daily" | "weekly" | "monthly" | "quarterly" | "yearly";
             };
             cookie?: never;
         };
@@ -6259,7 +6254,7 @@ export interface operations {
             header?: never;
             path: {
                 /** @description daily, weekly, monthly, quarterly or yearly. */
-                grain: string;
+                grain: "working" | "daily" | "weekly" | "monthly" | "quarterly" | "yearly";
                 /** @description its key: 2024-01-15, 2024-W03, 2024-01, 2024-Q1 or 2024. */
                 period: string;
             };
@@ -6385,7 +6380,7 @@ export interface operations {
                 /** @description only those for a conversation, such as those of a client that wrap returned. */
                 conversation_id?: string | null;
                 /** @description 1 to 10,000. */
-                limit?: number | null;
+                limit?: number;
             };
             header?: never;
             path?: never;
