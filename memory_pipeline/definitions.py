@@ -28,6 +28,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import Models  # noqa: TC001  # Dagster reads it at run time
 from memory_pipeline.settings import PLANS_RANGES, Settings
+from memory_pipeline.telemetry import configure
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ def build_definitions(
     Raises:
         ConfigurationError: a setting is invalid or contradicts the lake.
     """
+    configure("memory-pipeline-dagster")
     settings = settings or Settings.from_environment()
     if not settings.plans_ranges:
         _log.warning(

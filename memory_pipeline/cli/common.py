@@ -16,6 +16,7 @@ from memory_pipeline.domain.periods import FIRST_YEAR, LAST_YEAR
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.rendering import plain, table_lines, to_json
 from memory_pipeline.settings import Settings
+from memory_pipeline.telemetry import configure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -408,3 +409,4 @@ def cli() -> None:
     With --json, an error is one line of JSON on standard error, and standard output stays empty:
     {"error": {"type": "InputError", "message": "..."}}. The exit code is the same as without --json.
     """
+    configure("memory-pipeline")

@@ -17,6 +17,7 @@ from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.event_clock import TOLERANCE, EventClock
 from memory_pipeline.memories.change_events import ChangeValidator, as_stored
 from memory_pipeline.overlay import one_read
+from memory_pipeline.telemetry import observed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,6 +66,7 @@ class MemoryEventWriter:
         self._start = start or lake.accepts_from
         self._clock = EventClock()
 
+    @observed("create_memory")
     def remember(
         self,
         content: str,
@@ -99,6 +101,7 @@ class MemoryEventWriter:
         changes = {"content": content, "kind": kind, **fields, "tags": () if tags is None else tags}
         return self._one(MemoryVerb.REMEMBER, None, changes, editor, None, now)
 
+    @observed("update_memory")
     def update(
         self,
         id: str,  # noqa: A002  # the same name as in the reader
@@ -132,6 +135,7 @@ class MemoryEventWriter:
         check_names(fields, MemoryFields)
         return self._one(MemoryVerb.UPDATE, id, {"content": content, "kind": kind, **fields}, editor, reason, now)
 
+    @observed("delete_memory")
     def forget(
         self,
         id: str | None = None,  # noqa: A002  # as above

@@ -37,6 +37,7 @@ from memory_pipeline.search.arguments import (
     question_in,
     validate_ids,
 )
+from memory_pipeline.telemetry import observed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -75,6 +76,7 @@ class PromptReader:
     def calendar(self) -> Calendar:
         """The lake's calendar."""
 
+    @observed("search_memory")
     @one_read()
     def recall(
         self,
@@ -164,6 +166,7 @@ class PromptReader:
             _log.warning("proactive recall failed: %s: %s", type(error).__name__, error)
             return []
 
+    @observed("search_memory")
     @one_read()
     def inject_knowledge(
         self,
@@ -201,6 +204,7 @@ class PromptReader:
         parts = document_parts(documents)
         return self._injected("inject_knowledge", query, parts, max_results, max_tokens, now, options)
 
+    @observed("search_memory")
     @one_read()
     def context(
         self,

@@ -34,6 +34,7 @@ from memory_pipeline.search.arguments import (
 )
 from memory_pipeline.search.index_overlay import DEFAULT_ROWS
 from memory_pipeline.search.searcher import Hit, Hits
+from memory_pipeline.telemetry import observed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -219,6 +220,7 @@ class MemoryReader(PromptReader):
 
         return opened
 
+    @observed("search_memory")
     @one_read()
     def search_memory(
         self,

@@ -35,6 +35,7 @@ from memory_pipeline.steps.results import NO_ROWS, together
 from memory_pipeline.steps.scopes import enter_scopes, recompute_scopes
 from memory_pipeline.steps.summaries import summarize_periods
 from memory_pipeline.steps.unchanged_shards import UnchangedShards
+from memory_pipeline.telemetry import step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -100,7 +101,10 @@ def materialize(
                 shards = shards_of(lake, weights, batch)
                 pending = lake.journal.pending() if loads_journal and grain is Grain.WORKING else ()
                 files = [file for file in pending if not {*batch}.isdisjoint(file.pending_hours)]
-                with lake.tables.holding():
+                with (
+                    step(f"materialize {grain}", {"periods": len(batch)}),
+                    lake.tables.holding(),
+                ):
                     results, spent, is_entered = _with_restored(
                         _materialize_batch, lake, models, grain, batch, shards, files, seen, attempts > _ATTEMPTS
                     )

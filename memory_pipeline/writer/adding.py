@@ -24,6 +24,7 @@ from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.memories.writer import MemoryEventWriter
 from memory_pipeline.overlay.reads import journal_paths, one_read
 from memory_pipeline.overlay.segments import is_due, least_entries, merge
+from memory_pipeline.telemetry import observed
 from memory_pipeline.writer.histories import KnownHistories
 from memory_pipeline.writer.known_messages import KnownMessages, without_users
 from memory_pipeline.writer.sharing import AccessWriter
@@ -60,6 +61,7 @@ class ConversationWriter(AccessWriter, MemoryEventWriter):
         self.run_when_many: Callable[[], None] | None = None
         self._has_warned = False
 
+    @observed("upsert_memory")
     @one_read(is_new=True)
     def write(
         self, conversation: Mapping[str, object], *, idempotency_key: str | None = None, now: When | None = None
@@ -92,6 +94,7 @@ class ConversationWriter(AccessWriter, MemoryEventWriter):
             messages = with_ids
         return replace(self._append(messages, recalled), unread_times=noted.unread_times)
 
+    @observed("upsert_memory")
     @one_read(is_new=True)
     def extend(
         self,

@@ -35,6 +35,7 @@ from memory_pipeline.domain.model_calls import Trouble, count_tokens
 from memory_pipeline.errors import require
 from memory_pipeline.models.hosted.transport.call_errors import CallError, failure_of
 from memory_pipeline.models.hosted.transport.requests import Answered
+from memory_pipeline.telemetry import add_to_step, step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -236,7 +237,19 @@ def _send(
         # Outside the except clause: inside, __context__ would hold LiteLLM's error with its request and key.
         raise failure
 
-    return _with_deadline(endpoint.timeout_seconds + _GRACE, call)
+    operation = {"completion": "chat", "embedding": "embeddings"}.get(function, function)
+    named = {"operation.name": operation, "request.model": endpoint.model, "provider.name": endpoint.provider}
+    with step(f"{operation} {endpoint.model}", {f"gen_ai.{name}": str(value) for name, value in named.items()}):
+        response = _with_deadline(endpoint.timeout_seconds + _GRACE, call)
+        usage = getattr(response, "usage", None)
+        add_to_step(
+            {
+                f"gen_ai.usage.{name}_tokens": count
+                for name, of in (("input", "prompt_tokens"), ("output", "completion_tokens"))
+                if isinstance(count := getattr(usage, of, None), int)
+            }
+        )
+        return response
 
 
 def run_in_thread(work: Callable[[], _Result], name: str) -> Future[_Result]:
