@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -131,27 +130,6 @@ def test_a_python_example_prints_what_it_says(
     expected = re.findall(r"# prints: (.*)", code)
     assert expected
     assert capsys.readouterr().out.splitlines() == expected
-
-
-def test_the_hook_of_coding_agents_remembers_other_sessions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    [script] = [block for block in blocks_of(ROOT / "docs" / "coding-agents.md") if block.file]
-    (tmp_path / script.file).write_text(script.text, encoding="utf-8")
-    monkeypatch.setenv("HOME", str(tmp_path))
-
-    def added_by(session: str, name: str, **fields: str) -> str:
-        event = {"session_id": session, "hook_event_name": name, **fields}
-        monkeypatch.setattr(sys, "stdin", StringIO(json.dumps(event)))
-        runpy.run_path(str(tmp_path / script.file), run_name="__main__")
-        printed = capsys.readouterr().out
-        return json.loads(printed)["hookSpecificOutput"]["additionalContext"] if printed else ""
-
-    assert not added_by("s1", "UserPromptSubmit", prompt="I always deploy on Tuesdays.")
-    assert not added_by("s1", "Stop", last_assistant_message="The canary runs for an hour.")
-    assert "Tuesdays" in added_by("s2", "UserPromptSubmit", prompt="When do I deploy?")
-    assert "Tuesdays" not in added_by("s2", "UserPromptSubmit", prompt="How long does the canary run when I deploy?")
-    assert "hour" in added_by("s3", "UserPromptSubmit", prompt="How long does the canary run?")
 
 
 @pytest.mark.parametrize("text", examples("yaml"))

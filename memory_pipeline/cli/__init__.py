@@ -10,6 +10,7 @@ import click
 
 from memory_pipeline.cli import (  # noqa: F401  # each module adds its commands
     check,
+    coding_agents,
     contexts,
     erase,
     evaluate,

@@ -21,6 +21,7 @@ from memory_pipeline.service.callers import USER_HEADER, Callers, OpenMemories
 from memory_pipeline.service.endpoints import add_route, operation_response, problem_responses
 from memory_pipeline.service.gate import Gate
 from memory_pipeline.service.health import add_health
+from memory_pipeline.service.hooks import add_hooks
 from memory_pipeline.service.mcp_http import McpOverHttp
 from memory_pipeline.service.operations import BackgroundWork, Operations
 from memory_pipeline.service.problems import ProblemError, problem_of
@@ -103,6 +104,7 @@ def service_app(
         response_class=Response,
         responses=problem_responses() | {200: {"description": "The operation.", "content": work}},
     )  # fmt: skip
+    add_hooks(app, memories)
     metrics = add_health(app, lake)
     mcp.add_to(app)
     _add_errors(app)

@@ -11,11 +11,13 @@ require("serve", "fastapi")
 
 import uvicorn  # noqa: E402  # it comes with the extra
 
+from memory_pipeline.service.announcement import Announcement  # noqa: E402
 from memory_pipeline.service.app import service_app  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from socket import socket
     from typing import Any
 
     from memory_pipeline.domain.scopes import Scope
@@ -23,6 +25,22 @@ if TYPE_CHECKING:
 
 #: Seconds that requests have to end when the service stops.
 _GRACE = 10
+
+
+class _Server(uvicorn.Server):
+    """A server that tells the hooks of coding agents while it listens. It ends by the signal that stops it."""
+
+    announcement: Announcement | None = None
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self.announcement is not None:
+            self.announcement.write()
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        if self.announcement is not None:
+            self.announcement.withdraw()
+        await super().shutdown(sockets)
 
 
 def serve(
@@ -58,7 +76,9 @@ def serve(
         ssl_certfile=None if certificate is None else str(certificate), ssl_keyfile=None if key is None else str(key),
     )  # fmt: skip
     announce(f"serving {lake.storage.uri} on {'https' if certificate else 'http'}://{host}:{port}, documented at /docs")
-    server = uvicorn.Server(configuration)
+    server = _Server(configuration)
+    if is_local and certificate is None:
+        server.announcement = Announcement(lake, default, host, port)
     try:
         server.run()
     except SystemExit:

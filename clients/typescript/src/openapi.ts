@@ -1,5 +1,5 @@
 // Generated from docs/openapi.json by `make docs`; do not edit it by hand.
-// sha256 of that document: 04859c33150be056ce000d4b08bd4e5f68ff3a47e453e53b146e10e4ffe8b584
+// sha256 of that document: aea83c8b86705ec925737e01e098ca292340e978dd134e85fdbc01188dd44592
 
 export interface paths {
     "/v1/memories": {
@@ -718,6 +718,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/hooks/{event}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Hook
+         * @description Remember what an event of a coding agent tells, and return what its hook prints. Plugins that `memory-pipeline install` writes call it.
+         */
+        post: operations["hook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -908,6 +928,39 @@ export interface components {
              * @description the time from which ages count; the current time by default.
              */
             now?: string | null;
+        };
+        /**
+         * HookEvent
+         * @description What a coding agent hands to its hooks: Claude Code, Codex or Cursor. It may have more fields.
+         */
+        HookEvent: {
+            /**
+             * Session Id
+             * @description the session.
+             */
+            session_id?: string | null;
+            /**
+             * Conversation Id
+             * @description the session, as Cursor calls it.
+             */
+            conversation_id?: string | null;
+            /**
+             * Prompt
+             * @description what the user says.
+             */
+            prompt?: string | null;
+            /**
+             * Last Assistant Message
+             * @description what the model has answered.
+             */
+            last_assistant_message?: string | null;
+            /**
+             * Text
+             * @description what the model has answered, as Cursor calls it.
+             */
+            text?: string | null;
+        } & {
+            [key: string]: unknown;
         };
         /** PutSessionValueArguments */
         PutSessionValueArguments: {
@@ -6766,6 +6819,141 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["BackgroundWork"];
                 };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Implemented */
+            501: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    hook: {
+        parameters: {
+            query?: never;
+            header?: {
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                /** @description its name. */
+                event: "SessionStart" | "UserPromptSubmit" | "Stop" | "PreCompact" | "SessionEnd" | "sessionStart" | "beforeSubmitPrompt" | "afterAgentResponse" | "preCompact" | "sessionEnd";
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["HookEvent"];
+            };
+        };
+        responses: {
+            /** @description What the hook prints. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+            /** @description The hook prints nothing. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Bad Request */
             400: {
