@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 #: Module and name of each program's click command.
 _PROGRAMS = {
+    "memory-pipeline": ("memory_pipeline.cli", "cli"),
     "dagster": ("dagster._cli", "cli"),
     "dagster-daemon": ("dagster._daemon.cli", "cli"),
     "dagster-webserver": ("dagster_webserver.cli", "cli"),
@@ -20,7 +21,7 @@ _PROGRAMS = {
 
 
 def fault_of(words: list[str]) -> str | None:
-    """Return the error of a command line of Dagster or Celery, or None.
+    """Return the error of a command line of this package, Dagster or Celery, or None.
 
     Options are parsed before ``--help`` ends the program; their values are not checked.
     """

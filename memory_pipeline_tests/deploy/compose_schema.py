@@ -47,6 +47,7 @@ class Build(_Part):
 
 class Dependency(_Part):
     condition: Literal["service_started", "service_healthy", "service_completed_successfully"]
+    required: bool = True
 
 
 class EnvironmentFile(_Part):
@@ -58,6 +59,9 @@ class Service(_Part):
     image: _Image
     build: Build | None = None
     command: list[str] | None = None
+    entrypoint: list[str] | None = None
+    read_only: bool = False
+    tmpfs: list[Literal["/tmp"]] = []
     init: bool = False
     restart: Annotated[str, Field(pattern=r"^(no|always|unless-stopped|on-failure(:[0-9]+)?)$")] | None = None
     cap_drop: list[str] = []

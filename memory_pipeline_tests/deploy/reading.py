@@ -13,12 +13,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-#: Compose's interpolation: `${NAME}`, `${NAME:-default}`, `${NAME:?error}`; `$$` is a dollar sign.
-_PLACE = re.compile(r"\$(?:\$|\{(?P<name>\w+)(?::(?P<kind>[-?])(?P<rest>[^}]*))?\})")
-
-
-class MissingVariableError(Exception):
-    """A required variable is not set, so Compose would refuse to start."""
+#: Compose's interpolation: `${NAME:-default}`; `$$` is a dollar sign.
+_PLACE = re.compile(r"\$(?:\$|\{(?P<name>\w+):(?P<kind>[-?])(?P<rest>[^}]*)\})")
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -50,11 +46,7 @@ def read_variables(name: str) -> dict[str, str]:
 
 
 def compose(variables: Mapping[str, str]) -> dict[str, Any]:
-    """Return compose.yaml with these variables interpolated.
-
-    Raises:
-        MissingVariableError: a required variable is not set.
-    """
+    """Return compose.yaml with these variables interpolated. No variable is required: profiles need others."""
     filled: dict[str, Any] = _filled(read_yaml("compose.yaml"), variables)
     return {key: value for key, value in filled.items() if not key.startswith("x-")}
 
@@ -94,10 +86,7 @@ def _filled(value: Any, variables: Mapping[str, str]) -> Any:
         if match["name"] is None:
             return "$"
         found = variables.get(match["name"], "")
-        if match["kind"] == "-":
-            return found or match["rest"]
-        if not found:
-            raise MissingVariableError(f"{match['name']}: {match['rest'] or 'is not set'}")
-        return found
+        assert match["kind"] == "-", match[0]
+        return found or match["rest"]
 
     return _PLACE.sub(fill, value)

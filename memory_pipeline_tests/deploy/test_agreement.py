@@ -46,12 +46,13 @@ def test_every_variable_is_read_by_the_code() -> None:
 
 def test_every_variable_can_be_set_in_each_deployment() -> None:
     wanted = known_variables() - NOT_FOR_MANY
-    worker = compose({**read_variables("example.env"), "DAGSTER_PG_PASSWORD": "a", "REDIS_PASSWORD": "b"})["services"][
-        "worker"
-    ]
+    services = compose(read_variables("example.env"))["services"]
+    service = read_yaml("helm/service.yaml")["controllers"]["service"]["containers"]["service"]
     pods = read_yaml("helm/values.yaml")["dagster-user-deployments"]["deployments"][0]["env"]
     for name, given in (
-        ("compose.yaml", worker["environment"]),
+        ("compose.yaml", services["worker"]["environment"]),
+        ("compose.yaml", services["service"]["environment"]),
+        ("helm/service.yaml", service["env"]),
         ("example.env", read_variables("example.env")),
         ("values.yaml", pods),
     ):

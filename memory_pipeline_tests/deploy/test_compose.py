@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
+import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +16,6 @@ from memory_pipeline_tests.deploy.compose_schema import Compose, Service
 from memory_pipeline_tests.deploy.reading import (
     DEPLOY,
     ROOT,
-    MissingVariableError,
     compose,
     read_variables,
     read_yaml,
@@ -24,11 +25,16 @@ from memory_pipeline_tests.deploy.reading import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from memory_pipeline_tests.s3_server import S3Server
 
 SECRETS = {"DAGSTER_PG_PASSWORD": "a1b2c3", "REDIS_PASSWORD": "d4e5f6"}
 INSTANCE, WORKSPACE = "/opt/dagster/dagster_home/dagster.yaml", "/opt/dagster/workspace.yaml"
+PROGRAMS = {"memory-pipeline", "dagster", "dagster-daemon", "dagster-webserver", "celery"}
 #: Services that run the pipeline's code.
-WITH_LAKE = {"code", "worker"}
+WITH_LAKE = {"service", "code", "worker"}
+DAGSTER = {"postgres", "redis", "prepare", "code", "web", "daemon", "worker"}
 
 
 @pytest.fixture
@@ -49,20 +55,69 @@ def command_lines(services: dict[str, Service]) -> Iterator[list[str]]:
         check = service.healthcheck.test if service.healthcheck else []
         for words in (service.command or [], check[1:]):
             line = shlex.split(words[0]) if len(words) == 1 else words
-            if line and line[0] in {"dagster", "dagster-daemon", "dagster-webserver", "celery"}:
+            if line and line[0] in PROGRAMS:
                 yield line
 
 
-def test_it_starts_with_the_passwords_alone(services: dict[str, Service]) -> None:
-    assert set(services) == {"postgres", "redis", "prepare", "code", "web", "daemon", "worker", "s3", "bucket"}
-    assert {name for name, service in services.items() if service.profiles} == {"s3", "bucket"}
+def test_the_service_starts_alone_and_profiles_add_the_rest(services: dict[str, Service]) -> None:
+    profiles = {
+        profile: {name for name, service in services.items() if profile in service.profiles}
+        for profile in ("dagster", "postgres", "minio")
+    }
+    assert profiles == {"dagster": DAGSTER, "postgres": {"postgres"}, "minio": {"minio", "bucket"}}
+    assert {name for name, service in services.items() if not service.profiles} == {"service"}
+    for name, service in services.items():
+        for needed, how in service.depends_on.items():
+            # What another profile has is waited for only if that is chosen.
+            assert set(service.profiles or ["none"]) <= set(services[needed].profiles) or not how.required, name
 
 
-@pytest.mark.parametrize("missing", sorted(SECRETS))
-def test_without_a_password_it_does_not_start(missing: str) -> None:
-    given = {**read_variables("example.env"), **SECRETS, missing: ""}
-    with pytest.raises(MissingVariableError, match=rf"{missing}: set it in deploy/\.env"):
-        compose(given)
+def test_the_service_needs_no_file_of_secrets_and_no_variable() -> None:
+    service = Service.model_validate(compose({})["services"]["service"])
+    assert [file.required for file in service.env_file] == [False]
+    assert service.environment["MEMORY_PIPELINE_ROOT"] == "/lake"
+
+
+@pytest.mark.parametrize(("name", "secret"), [("redis", "REDIS_PASSWORD"), ("minio", "MINIO_ROOT_USER")])
+def test_a_server_without_its_secret_does_not_start(services: dict[str, Service], name: str, secret: str) -> None:
+    """PostgreSQL's image refuses an empty password by itself."""
+    shell = services[name].entrypoint or services[name].command or []
+    assert shell[0] == "sh"
+    for value, message in (("", "deploy/.env"), ("a1b2c3d4", "not found")):
+        variables = {"PATH": "/usr/bin:/bin", "MINIO_ROOT_PASSWORD": "a1b2c3d4", secret: value}
+        script = [*shell[:-1], shell[-1].replace("exec ", "exec ./")]  # no such program is here
+        done = subprocess.run(script, capture_output=True, text=True, check=False, env=variables, cwd="/")
+        assert done.returncode
+        assert message in done.stderr
+
+
+def test_the_service_is_locked_in_and_waits_for_its_requests(services: dict[str, Service]) -> None:
+    service = services["service"]
+    assert service.read_only
+    assert mounts(service) == {"/lake": "lake"}
+    assert service.command
+    assert service.command[service.command.index("--port") + 1] == service.ports[0].rpartition(":")[2]
+    assert service.healthcheck
+    assert f":{service.ports[0].rpartition(':')[2]}/health/live" in service.healthcheck.test[-1]
+    assert service.stop_grace_period == "1m"  # the grace of the server is 10 seconds
+
+
+@pytest.mark.parametrize("profile", ["", "dagster", "postgres", "minio"])
+def test_compose_itself_accepts_it(profile: str, tmp_path: Path) -> None:
+    program = shutil.which("docker-compose")
+    plugin = ["docker", "compose"] if shutil.which("docker") else []
+    command = [program] if program else plugin
+    if not command or subprocess.run([*command, "version"], capture_output=True, check=False).returncode:
+        pytest.skip("Docker Compose is not installed")
+    shutil.copy(DEPLOY / "compose.yaml", tmp_path)
+    options = ["--profile", profile] if profile else []
+    listed = subprocess.run(
+        [*command, "--file", str(tmp_path / "compose.yaml"), *options, "config", "--services"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert listed.returncode == 0, listed.stderr
+    expected = {"": set(), "dagster": DAGSTER, "postgres": {"postgres"}, "minio": {"minio", "bucket"}}[profile]
+    assert set(listed.stdout.split()) == {"service", *expected}
 
 
 def test_two_workers_take_the_queues_runs(services: dict[str, Service]) -> None:
@@ -139,8 +194,8 @@ def test_services_that_use_the_lake_have_its_address(services: dict[str, Service
 
 def test_commands_are_those_of_the_installed_programs(services: dict[str, Service]) -> None:
     lines = list(command_lines(services))
-    assert len(lines) == 7
-    assert {line[0] for line in lines} == {"dagster", "dagster-daemon", "dagster-webserver", "celery"}
+    assert len(lines) == 8
+    assert {line[0] for line in lines} == PROGRAMS
     assert {" ".join(line): fault for line in lines if (fault := fault_of(line))} == {}
     assert fault_of(["dagster", "api", "grpc", "--modul", "memory_pipeline.definitions"])
     assert fault_of(["dagster-daemon", "liveness"])
@@ -165,34 +220,43 @@ def test_services_wait_for_their_dependencies(services: dict[str, Service]) -> N
     assert prepared == {"code", "worker"}  # and the services that depend on them
 
 
-def test_only_web_pages_are_published_and_only_on_this_machine(services: dict[str, Service]) -> None:
+def test_only_the_service_and_web_pages_are_published_and_only_on_this_machine(services: dict[str, Service]) -> None:
     assert {name: service.ports for name, service in services.items() if service.ports} == {
-        "web": ["127.0.0.1:3000:3000"]
+        "service": ["127.0.0.1:8765:8765"],
+        "web": ["127.0.0.1:3000:3000"],
     }
     ours = [service for service in services.values() if service.image.startswith("memory-pipeline:")]
-    assert len(ours) == 6
+    assert len(ours) == 7
     assert all(service.cap_drop == ["ALL"] and service.init for service in ours)
 
 
 def test_persistent_data_is_in_volumes(services: dict[str, Service]) -> None:
     named = Compose.model_validate(compose({**read_variables("example.env"), **SECRETS})).volumes
     used = {outside for service in services.values() for outside in mounts(service).values() if "/" not in outside}
-    assert used == set(named) == {"postgres", "redis", "lake"}
+    assert used == set(named) == {"postgres", "redis", "lake", "minio"}
 
 
 def test_the_example_of_secrets_contains_none() -> None:
     given = read_variables("example.env")
     assert {name: given[name] for name in SECRETS} == dict.fromkeys(SECRETS, "")
-    wanted = set(re.findall(r"\$\{(\w+)", text_of("compose.yaml")))
-    assert wanted == set(given)
+    wanted = set(re.findall(r"(?<!\$)\$\{(\w+)", text_of("compose.yaml")))
+    commented = set(re.findall(r"^#(\w+)=", text_of("example.env"), re.MULTILINE))
+    assert set(given) <= wanted <= set(given) | commented
     assert "deploy/.env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
 
 
-def test_the_s3_server_is_that_of_the_tests(services: dict[str, Service]) -> None:
-    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-    match = re.search(r"^moto(?:\[[^\]]*\])?==(\S+)", lock, re.MULTILINE)
-    assert match
-    assert services["s3"].image == f"motoserver/moto:{match[1]}"
-    bucket = re.search(r"Bucket='(\w+)'", (services["bucket"].command or [""])[-1])
+def test_the_bucket_is_made_once(
+    services: dict[str, Service], s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = services["bucket"].command or []
+    assert command[:2] == ["python", "-c"]
+    bucket = re.search(r'Bucket="(\w+)"', command[2])
     assert bucket
     assert f"s3://{bucket[1]}/" in text_of("example.env")
+    for name, value in services["bucket"].environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    for _ in range(2):
+        exec(compile(command[2], "bucket", "exec"), {})

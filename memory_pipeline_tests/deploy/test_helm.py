@@ -134,6 +134,29 @@ def test_all_pods_run_the_image_without_root() -> None:
     assert f"DAGSTER_HOME={VALUES['global']['dagsterHome']} " in text_of("Dockerfile")
 
 
+def test_the_service_is_a_pod_like_the_others() -> None:
+    """Its chart has a schema of its own, which refuses unknown keys of a container, a controller and a probe."""
+    values = read_yaml("helm/service.yaml")
+    controller = values["controllers"]["service"]
+    container = controller["containers"]["service"]
+    deployment = VALUES["dagster-user-deployments"]["deployments"][0]
+    assert container["image"] == deployment["image"]
+    assert controller["pod"]["securityContext"] == deployment["podSecurityContext"]
+    assert container["securityContext"] == deployment["securityContext"] | {"readOnlyRootFilesystem": True}
+    assert controller["serviceAccount"]["name"] == VALUES["global"]["serviceAccountName"]
+    assert [one["secretRef"] for one in container["envFrom"]] == deployment["envSecrets"]
+    assert container["env"] == deployment["env"] | {"DAGSTER_HOME": ""}
+    assert [mount["path"] for mount in values["persistence"]["tmp"]["globalMounts"]] == ["/tmp"]
+    port = values["service"]["service"]["ports"]["http"]["port"]
+    assert container["args"][container["args"].index("--port") + 1] == str(port)
+    assert fault_of(container["args"]) is None
+    probes = {name: probe["spec"]["httpGet"] for name, probe in container["probes"].items()}
+    assert {get["port"] for get in probes.values()} == {port}
+    assert {name: get["path"] for name, get in probes.items()} == {
+        "liveness": "/health/live", "startup": "/health/live", "readiness": "/health/ready",
+    }  # fmt: skip
+
+
 def test_the_command_of_the_code_server_is_valid() -> None:
     deployment = VALUES["dagster-user-deployments"]["deployments"][0]
     begun = ["dagster", "api", "grpc", "-h", "0.0.0.0", "-p", str(deployment["port"])]
