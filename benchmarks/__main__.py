@@ -27,6 +27,7 @@ NAMES = (
     "search",
     "chat",
     "sessions",
+    "service",
     "retrieval",
     "graph",
     "peers",

@@ -67,6 +67,8 @@ class Callers:
 
     def __init__(self, lake: Lake, default: Scope, *, allows_open: bool, rate: float) -> None:
         self._tokens = lake.tokens
+        #: Whether a token may have to be read over the network.
+        self.is_remote = not lake.storage.is_local
         self._default = default
         self._allows_open = allows_open
         self._buckets = _Buckets(rate)

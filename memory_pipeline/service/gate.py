@@ -79,7 +79,8 @@ class Gate:
 
         try:
             if scope["path"].startswith(_GUARDED):
-                state["caller"] = await run_sync(self._callers.caller, headers)
+                find = self._callers.caller
+                state["caller"] = await run_sync(find, headers) if self._callers.is_remote else find(headers)
             if int(headers.get("content-length", "0")) > self._max_bytes:
                 raise self._too_large()
             await self._app(scope, counted, answered_in_size)
