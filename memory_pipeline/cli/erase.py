@@ -61,6 +61,7 @@ def forget(
     root: str | None,
     as_json: bool,
     conversation: str | None = None,
+    source: str | None = None,
     person: Sequence[str] = (),
     user: str | None = None,
     receipt: Path | None = None,
@@ -68,16 +69,19 @@ def forget(
     yes: bool = False,
     now: datetime | None = None,
 ) -> None:
-    """Erase an agent, a conversation, a user or a person. Writes a receipt.
+    """Erase an agent, a conversation, an import, a user or a person. Writes a receipt.
 
     \b
         memory-pipeline forget --workspace acme --agent support                        a whole agent
         memory-pipeline forget --workspace acme --agent support --conversation c-17    one conversation
+        memory-pipeline forget --workspace acme --agent support --source import:slack  what an import brought
         memory-pipeline forget --workspace acme --user u-17                            a user, for all agents
         memory-pipeline forget --workspace acme --person "Anna Schmidt" --person u-17  a person, for all agents
         memory-pipeline forget --workspace acme --agent support --person "Anna Schmidt"   … for one agent
 
-    --agent and --conversation delete from the agent's own memory and from those of its users and groups.
+    --agent, --conversation and --source delete from the agent's own memory and from those of its users and groups;
+    with --user, the last two only from that user's. --source deletes the conversations of a source, and memories and
+    facts of the graph that were imported from it. `memory-pipeline rollback` withdraws them without deleting.
 
     --user deletes the user's own memory. In groups, it deletes the user's messages and what rests on them, and the user
     from the members. Give --person with each name to delete text with the name, too.
@@ -97,8 +101,10 @@ def forget(
 
     Args:
         conversation: erase one conversation of the agent.
+        source: erase all that came from a source, such as import:chatgpt.
         person: erase a person by name or user id. Give it for each name of the person.
-        user: erase a user by id: the user's memory, and the user's part of groups. With --conversation: only that one.
+        user: erase a user by id: the user's memory, and the user's part of groups. With --conversation or --source:
+            only from that user's memory.
         receipt: new file for the receipt, outside of the lake. [default: ./erasure-TIME.json]
         dry_run: print what would be erased, what rests on it, and which reads handed it to a model; change nothing.
         yes: do not ask for confirmation.
@@ -108,10 +114,10 @@ def forget(
     from memory_pipeline.erasure import preview
     from memory_pipeline.erasure.forget import is_known
 
-    if conversation is None and is_from_environment("agent_id"):
+    if conversation is None and source is None and is_from_environment("agent_id"):
         agent_id = None  # what is erased must not depend on a forgotten variable
-    subject = _subject(workspace_id, agent_id, conversation, person, user)
     lake = lake_of(settings_of(root))
+    subject = _subject(lake, workspace_id, agent_id, conversation, source, person, user)
     moment = now or datetime.now(UTC)
     if yes and dry_run:
         raise InputError("--yes and --dry-run do not go together; give one of them")
@@ -270,21 +276,29 @@ def _redaction_text(done: Redaction, *, dry_run: bool) -> str:
 
 
 def _subject(
+    lake: Lake,
     workspace_id: str,
     agent_id: str | None,
     conversation_id: str | None,
+    source: str | None,
     names: Sequence[str],
     user_id: str | None,
 ) -> Subject:
-    if names and conversation_id is not None:
-        raise InputError("--person and --conversation do not go together; give one of them")
-    if user_id is not None and conversation_id is None:
+    if sum((bool(names), conversation_id is not None, source is not None)) > 1:
+        raise InputError("--person, --conversation and --source do not go together; give one of them")
+    is_part = conversation_id is not None or source is not None
+    if user_id is not None and not is_part:
         return Subject.user(workspace_id, user_id, names, agent_id)
     if names:
         return Subject.person(workspace_id, names, agent_id)
     if agent_id is None:
-        raise InputError("no subject to erase is given; give --agent, --agent with --conversation, --user, or --person")
+        kinds = "--agent, --agent with --conversation or --source, --user, or --person"
+        raise InputError(f"no subject to erase is given; give {kinds}")
     scope = Scope(workspace_id, agent_id)
+    if source is not None:
+        from memory_pipeline.erasure.forget import subject_of_source
+
+        return subject_of_source(lake, scope, source, user_id)
     return Subject.agent(scope) if conversation_id is None else Subject.conversation(scope, conversation_id, user_id)
 
 

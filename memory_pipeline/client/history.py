@@ -195,6 +195,7 @@ class HistoricMemory(TieredMemory):
         id: str | None = None,
         *,
         conversation_id: str | None = None,
+        source: str | None = None,
         everything: bool = False,
         dry_run: Literal[False] = False,
         now: When | None = None,
@@ -206,6 +207,7 @@ class HistoricMemory(TieredMemory):
         id: str | None = None,
         *,
         conversation_id: str | None = None,
+        source: str | None = None,
         everything: bool = False,
         dry_run: Literal[True],
         now: When | None = None,
@@ -216,19 +218,23 @@ class HistoricMemory(TieredMemory):
         id: str | None = None,  # noqa: A002  # the usual name in stores
         *,
         conversation_id: str | None = None,
+        source: str | None = None,
         everything: bool = False,
         dry_run: bool = False,
         now: When | None = None,
     ) -> ErasureReport | ErasurePreview | None:
-        """Forget a durable memory, erase a conversation, or erase everything of this user or agent.
+        """Forget a durable memory, erase a conversation or an import, or erase everything of this user or agent.
 
-        A durable memory is revoked: searches do not find it, but its history remains. A conversation, a user and an
-        agent are erased from all files, with what was made of them; this needs ``memory-pipeline[run]``. The report of
-        an erasure is its receipt, for ``memory-pipeline verify-erasure``.
+        A durable memory is revoked: searches do not find it, but its history remains. A conversation, a source, a user
+        and an agent are erased from all files, with what was made of them; this needs ``memory-pipeline[run]``. The
+        report of an erasure is its receipt, for ``memory-pipeline verify-erasure``.
 
         Args:
             id: of a durable memory.
             conversation_id: a conversation of this user or agent.
+            source: all that came from a source, such as ``import:chatgpt``: conversations, and memories and facts of
+                the graph that were imported. What is erased does not come back if it is imported again;
+                :meth:`rollback` withdraws messages without erasing them.
             everything: all memory of this user, also what the user said in groups; without a user, all of the agent,
                 users included.
             dry_run: only return what would be erased, what rests on it, and which reads handed it to a model.
@@ -237,19 +243,24 @@ class HistoricMemory(TieredMemory):
         Raises:
             InputError: not exactly one of them is given, or there is no such memory.
         """
-        if sum((id is not None, conversation_id is not None, everything)) != 1:
-            raise InputError("forget takes the id of a durable memory, a conversation_id, or everything=True; give one")
+        if sum((id is not None, conversation_id is not None, source is not None, everything)) != 1:
+            raise InputError(
+                "forget takes the id of a durable memory, a conversation_id, a source, or everything=True; give one"
+            )
         if id is not None and not dry_run:
             self.writer.forget(id, now=now)
             return None
         from memory_pipeline.client.correcting import is_own, revocation
         from memory_pipeline.erasure import forget, preview
+        from memory_pipeline.erasure.forget import subject_of_source
 
         if id is not None:
             return revocation(self.lake, self.reader, id)
         workspace_id, agent_id = self._scope.workspace_id, self._scope.agent_id
         if conversation_id is not None:
             subject = Subject.conversation(self._scope, conversation_id, self.user_id)
+        elif source is not None:
+            subject = subject_of_source(self.lake, self._scope.own, source, self.user_id)
         elif self.user_id is not None:
             subject = Subject.user(workspace_id, self.user_id, agent_id=agent_id)
         else:

@@ -70,8 +70,9 @@ class Tombstone:
         if subject.kind is SubjectKind.AGENT:
             marks = {hashed.of(SubjectKind.AGENT, workspace_id, agent_id): 0}
         elif subject.kind is SubjectKind.CONVERSATION:
-            ids = (workspace_id, agent_id, subject.conversation_id or "", *filter(None, [subject.identity]))
-            marks = {hashed.of(SubjectKind.CONVERSATION, *ids): 0}
+            whose = [subject.identity] if subject.identity else []
+            talks = subject.conversation_ids
+            marks = {hashed.of(SubjectKind.CONVERSATION, workspace_id, agent_id, one, *whose): 0 for one in talks}
         else:
             limit = hashed.of(_LIMIT, workspace_id, agent_id) if agent_id else ""
             marks = {hashed.of(_USER, workspace_id, user_id) + limit: 0 for user_id in subject.user_ids}
@@ -114,7 +115,8 @@ class Forgotten:
             return False
         if isinstance(record, Edit):
             terms = [term for one in record.operations for term in (one.subject, one.predicate, one.object)]
-            return self.reaches(record.scope, record.event_at, texts=terms, users=record.users)
+            talk, users = record.operations[0].conversation_id, record.users
+            return self.reaches(record.scope, record.event_at, conversation_id=talk, texts=terms, users=users)
         if isinstance(record, MemoryEvent):
             return self.reaches(
                 record.scope,

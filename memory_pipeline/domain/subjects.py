@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.scopes import Scope, label_of, optional_label, user_identity, users_named_in
 from memory_pipeline.domain.text.words import words_of_name
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.errors import InputError, counted, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +34,8 @@ class Subject:
     """The subject of an erasure in clear text. The class methods validate it.
 
     Without `agent_id`, a person is erased from the whole workspace. `user_id` is the person's, or that of the user
-    whose conversation it is.
+    whose conversation it is. Of an erasure by `source`, `conversations` are those that came from it, and the source
+    itself, which is the conversation of what an import brought in no other.
     """
 
     kind: SubjectKind
@@ -43,6 +44,8 @@ class Subject:
     conversation_id: str | None = None
     names: tuple[str, ...] = ()
     user_id: str | None = None
+    source: str | None = None
+    conversations: tuple[str, ...] = ()
 
     @classmethod
     def agent(cls, scope: Scope) -> Subject:
@@ -61,6 +64,20 @@ class Subject:
         label = label_of("conversation_id", conversation_id)
         user = optional_label("user_id", user_id)
         return cls(SubjectKind.CONVERSATION, scope.workspace_id, scope.agent_id, label, user_id=user)
+
+    @classmethod
+    def of_source(
+        cls, scope: Scope, source: str, conversation_ids: Iterable[str], user_id: str | None = None
+    ) -> Subject:
+        """Return the subject for the conversations of a source, such as ``import:chatgpt``; as :meth:`conversation`.
+
+        Raises:
+            InputError: an id is invalid.
+        """
+        name, user = label_of("source", source), optional_label("user_id", user_id)
+        ids = tuple(sorted({name, *(label_of("conversation_id", one) for one in conversation_ids)}))
+        kind = SubjectKind.CONVERSATION
+        return cls(kind, scope.workspace_id, scope.agent_id, user_id=user, source=name, conversations=ids)
 
     @classmethod
     def person(cls, workspace_id: str, names: Iterable[str], agent_id: str | None = None) -> Subject:
@@ -111,6 +128,11 @@ class Subject:
         if kind == SubjectKind.AGENT:
             return cls.agent(Scope(workspace_id, agent_id))
         if kind == SubjectKind.CONVERSATION:
+            if (source := record.get("source")) is not None:
+                ids = record.get("conversations", [])
+                if not isinstance(ids, list | tuple):
+                    raise InputError(f"conversations must be a list of texts, not {shown(ids)}")
+                return cls.of_source(Scope(workspace_id, agent_id), _any(source), ids, user_id)
             return cls.conversation(Scope(workspace_id, agent_id), conversation_id, user_id)
         if kind == SubjectKind.PERSON:
             names = record.get("names", [])
@@ -132,7 +154,14 @@ class Subject:
             record["names"] = list(self.names)
         if self.user_id is not None:
             record["user_id"] = self.user_id
+        if self.source is not None:
+            record |= {"source": self.source, "conversations": list(self.conversations)}
         return record
+
+    @property
+    def conversation_ids(self) -> tuple[str, ...]:
+        """The conversation, or those of a source."""
+        return self.conversations if self.conversation_id is None else (self.conversation_id,)
 
     @property
     def user_ids(self) -> tuple[str, ...]:
@@ -170,6 +199,8 @@ class Subject:
             return f"agent {self.agent_id} of workspace {self.workspace_id}"
         if self.kind is SubjectKind.CONVERSATION:
             whose = "" if self.user_id is None else f" of user {self.user_id}"
+            if self.source is not None:
+                return f"source {self.source}{whose} ({where}), {counted(len(self.conversations) - 1, 'conversation')}"
             return f"conversation {self.conversation_id}{whose} ({where})"
         user = [] if self.user_id is None else [f"user {self.user_id}"]
         return f"{' alias '.join([*user, *self.names])} ({where})"

@@ -38,22 +38,23 @@ def is_forgotten(forgotten: Forgotten, record: object, default: Mapping[str, obj
     """Return whether a rejected or unreadable record is of an erased subject, and not later than the erasure.
 
     `record` is a JSON value, or the text of an invalid one. `default` has the ``workspace_id`` and ``agent_id`` of a
-    record without them, and the ``user_id`` for whom it was written. A record without a workspace is matched with all
-    workspaces. Its time is the earliest one that it states for a message, or else `received_at`.
+    record without them, the ``user_id`` for whom it was written, and its ``conversation_id``. A record without a
+    workspace is matched with all workspaces. Its time is the earliest one that it states for a message, or else
+    `received_at`.
     """
     if not forgotten:
         return False
     if isinstance(record, Mapping):
         texts, at = list(_texts(record)), _earliest(record.get("messages", [record]), received_at)
         scope_ids = {name: [value] for name in _NAMES if isinstance(value := record.get(name), str)}
-        ids = [value for name in ("conversation_id", "user_id") if isinstance(value := record.get(name), str)]
+        ids = [value for name in ("conversation_id", "user_id", "source") if isinstance(value := record.get(name), str)]
         ids += [value for value in _texts(record.get("users")) if value]
     else:
         text = record if isinstance(record, str) else json.dumps(record, ensure_ascii=False, default=str)
         texts, at = [text], _earliest([{key: value} for key, value in _values_in(text, _KEY)], received_at)
         scope_ids = {name: found for name in _NAMES if (found := ids_in(text, name))}
         ids = _QUOTED.findall(text)
-    ids += [user for user in (default.get("user_id"),) if isinstance(user, str)]
+    ids += [one for one in (default.get("user_id"), default.get("conversation_id")) if isinstance(one, str)]
     workspaces, agents = (scope_ids.get(name) or [str(one) for one in (default.get(name),) if one] for name in _NAMES)
     for scope in _scopes(workspaces or forgotten.workspaces, agents):
         if forgotten.reaches(scope, at, texts=texts):

@@ -24,7 +24,7 @@ from memory_pipeline.analytics import Warehouse, models_of
 from memory_pipeline.domain.erasure import Forgotten, Tombstone, merged
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope, user_identity
-from memory_pipeline.domain.subjects import SubjectKind
+from memory_pipeline.domain.subjects import Subject, SubjectKind
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure.correct import blast_radius
 from memory_pipeline.erasure.erasure_log import ErasureLog
@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.model_calls import Use
-    from memory_pipeline.domain.subjects import Subject
     from memory_pipeline.erasure.correct import BlastRadius
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
@@ -139,6 +138,34 @@ def _radius(lake: Lake, found: ScanResult, is_shown: Callable[[Scope], bool]) ->
     roots = {identifier for spec in (MESSAGES, FACTS, MEMORY_EVENTS) for identifier in found.ids(spec)}
     roots |= {row["evidence_id"] for row in edits if row["id"] in operations} | found.pending_ids
     return blast_radius(lake, sorted(found.scopes, key=str), roots, is_shown)
+
+
+def subject_of_source(lake: Lake, scope: Scope, source: str, user_id: str | None = None) -> Subject:
+    """Return the subject for all that came to an agent from a source, such as the import ``import:chatgpt``.
+
+    These are the conversations with messages or facts of the source, and memories and changes of the graph that were
+    imported. With `user_id`, only those of that user's memory.
+
+    Raises:
+        InputError: an id is invalid.
+    """
+    subject = Subject.of_source(scope, source, (), user_id)
+    identity = subject.identity
+    is_own = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
+    is_own &= pc.field("source") == source
+    if identity is not None:
+        is_own &= pc.field("identity") == identity
+    found: set[str] = set()
+    for spec in (MESSAGES, FACTS):
+        found |= {*lake.tables.read(spec, columns=["conversation_id"], where=is_own)["conversation_id"].to_pylist()}
+    for file in lake.journal.pending():
+        owner = lake.journal.scope_of(file)
+        if owner is not None and owner.own == scope and identity in (None, owner.identity):
+            found |= {one.conversation_id for one in lake.journal.read(file).messages if one.source == source}
+    for begun, _ in begun_erasures(lake.storage):  # one that was interrupted may have removed some of them
+        if (begun.source, begun.agent_id, begun.user_id) == (source, scope.agent_id, user_id):
+            found |= {*begun.conversations}
+    return Subject.of_source(scope, source, found, user_id)
 
 
 def is_known(lake: Lake, subject: Subject, now: datetime) -> bool:
@@ -442,7 +469,7 @@ def _erased_keys(lake: Lake, subject: Subject, scopes: Collection[Scope]) -> set
 def _configured(lake: Lake, subject: Subject) -> list[str]:
     """Return a remark if the configuration names the subject. Only a person can decide how to edit it."""
     text = (lake.storage.read(CONFIGURATION) or b"").decode(errors="replace")
-    names = subject.user_ids or tuple(name for name in (subject.conversation_id or subject.agent_id,) if name)
+    names = subject.user_ids or subject.conversation_ids or tuple(filter(None, [subject.agent_id]))
     return [f"{CONFIGURATION}, which names it: edit it"] if Mentions(names).mentioned_in(text) else []
 
 

@@ -79,7 +79,7 @@ def _owned(subject: Subject) -> Callable[[Row], bool]:
         if subject.agent_id not in (None, row["agent_id"]):
             return False
         if subject.kind is SubjectKind.CONVERSATION:
-            is_same = row["conversation_id"] == subject.conversation_id
+            is_same = row["conversation_id"] in subject.conversation_ids
             return is_same and subject.identity in (None, row["identity"])
         return row["identity"] in identities
 

@@ -173,6 +173,7 @@ class SubjectScanner:
         self.at = at  # the cutoff
         self._mentions = PersonMentions(subject)
         self._ids = pa.array(subject.user_ids, pa.string())
+        self._talks = pa.array(subject.conversation_ids, pa.string())
         self._identities = pa.array(map(user_identity, subject.user_ids), pa.string())
         self._seen: dict[str, frozenset[str]] = {}  # files of tables
         self._holding: dict[str, set[str]] = defaultdict(set)  # partitions of tables
@@ -304,11 +305,12 @@ class SubjectScanner:
         """
         subject = self.subject
         owners = {"workspace_id": subject.workspace_id, "agent_id": subject.agent_id, "identity": subject.identity}
-        if subject.kind is SubjectKind.CONVERSATION and spec is MESSAGES:
-            owners["conversation_id"] = subject.conversation_id
         own = {name: value for name, value in owners.items() if value is not None and name in spec.schema.names}
         where = reduce(operator.and_, (pc.field(name) == value for name, value in own.items()))
         rare = () if subject.agent_id is None else tuple(own)
+        if subject.kind is SubjectKind.CONVERSATION and spec is MESSAGES:
+            where &= pc.field("conversation_id").isin(self._talks)
+            rare = (*rare, "conversation_id")
         listed = [key for key in self._lake.tables.keys(spec, **fixed) if keys is None or key in keys]
         for some in in_parts(listed):
             rows = self._lake.tables.read(spec, some, columns=columns, where=where, rare=rare, shard=None, **fixed)
@@ -323,10 +325,7 @@ class SubjectScanner:
         if subject.kind is SubjectKind.CONVERSATION:
             if "conversation_id" not in rows.column_names:
                 return np.zeros(rows.num_rows, np.bool_)
-            is_of_conversation = pc.fill_null(
-                pc.equal(rows["conversation_id"], subject.conversation_id), fill_value=False
-            )
-            return _bools(is_of_conversation)
+            return _bools(pc.is_in(rows["conversation_id"], self._talks))
         matches = self._whole(rows)
         for name in {*spec.holding(Holds.USER)}.intersection(rows.column_names):
             matches |= _bools(pc.is_in(rows[name], self._ids))

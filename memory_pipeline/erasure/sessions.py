@@ -109,7 +109,7 @@ def _is_of(subject: Subject, container: Container, text: str) -> bool:
         case SubjectKind.CONVERSATION:  # the session of the same id
             is_session = not container.kind.is_pool and not is_shared
             is_own = subject.identity in {None, container.identity}
-            return is_session and is_own and container.space == subject.conversation_id
+            return is_session and is_own and container.space in subject.conversation_ids
         case SubjectKind.PERSON:
             mentions = PersonMentions(subject)
             is_named = any(map(mentions.mentioned_in, (container.space, container.section, text)))

@@ -114,6 +114,7 @@ class SubjectMatcher:
         self._mentions = PersonMentions(subject)
         self._long = PersonMentions(subject, _LEAST_LETTERS)
         self._users = frozenset(subject.user_ids)
+        self._talks = pa.array(subject.conversation_ids, pa.string())
         self._identities = pa.array(map(user_identity, subject.user_ids), pa.string())
         self._paths = self._path_pattern()
         self._raw = self._raw_patterns()
@@ -162,7 +163,7 @@ class SubjectMatcher:
         subject = self._subject
         if subject.kind is SubjectKind.AGENT and self.names_agent(text):
             found["it names the agent"] += 1
-        if subject.kind is SubjectKind.CONVERSATION and f'"{subject.conversation_id}"' in text:
+        if any(f'"{conversation_id}"' in text for conversation_id in subject.conversation_ids):
             found["it names the conversation"] += 1
         if any(f'"{user_id}"' in text for user_id in self._users) or self._users.intersection(ids_in(text, "user_id")):
             found["it names the user"] += 1
@@ -230,10 +231,10 @@ class SubjectMatcher:
             found["rows of the agent"] += self._count(within, pa.scalar(True), pa.scalar(self._is_back))
         elif subject.kind is SubjectKind.CONVERSATION and "conversation_id" in names:
             ids = within["conversation_id"].cast(pa.string())
-            found["rows of the conversation"] += pc.sum(pc.equal(ids, subject.conversation_id)).as_py() or 0
+            found["rows of the conversation"] += pc.sum(pc.is_in(ids, self._talks)).as_py() or 0
         elif subject.kind is SubjectKind.CONVERSATION and "conversation_ids" in names:
             all_ids = pc.list_flatten(within["conversation_ids"]).cast(pa.string())
-            found["rows of the conversation"] += pc.sum(pc.equal(all_ids, subject.conversation_id)).as_py() or 0
+            found["rows of the conversation"] += pc.sum(pc.is_in(all_ids, self._talks)).as_py() or 0
         elif subject.kind is SubjectKind.PERSON:
             users = pa.array(subject.user_ids, pa.string())
             if "user_id" in names:
@@ -273,8 +274,12 @@ class SubjectMatcher:
     def _in_ids(self, record: Mapping[str, Any]) -> Counter[str]:
         found: Counter[str] = Counter()
         subject = self._subject
-        if subject.kind is SubjectKind.CONVERSATION and subject.identity in (None, record.get("identity")):
-            found["records of the conversation"] += record.get("conversation_id") == subject.conversation_id
+        if subject.kind is SubjectKind.CONVERSATION:
+            user_id = record.get("user_id")  # a record in the quarantine has no identity
+            whose = (None, record.get("identity") or (isinstance(user_id, str) and user_identity(user_id)))
+            is_of_source = subject.source is not None and record.get("source") == subject.source
+            is_own = is_of_source or record.get("conversation_id") in subject.conversation_ids
+            found["records of the conversation"] += is_own and subject.identity in whose
         if subject.kind is SubjectKind.PERSON:
             is_own = record.get("user_id") in self._users or record.get("identity") in self._identities.to_pylist()
             found["records of the user"] += is_own
@@ -374,7 +379,7 @@ class SubjectMatcher:
             is_rare = len(workspace + agent) >= LEAST_BYTES
             return [("the agent's name", re.compile(owner, re.IGNORECASE), True)] if is_rare else []
         is_person = subject.kind is SubjectKind.PERSON
-        names = list(subject.names) if is_person else [subject.conversation_id or ""]
+        names = list(subject.names if is_person else subject.conversation_ids)
         if is_person and subject.user_id is not None:
             names += [user_identity(subject.user_id), f'"{subject.user_id}"']
             names += [] if subject.user_id.isalpha() else [subject.user_id]  # others may well use a word

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.overlay import PendingJournal
 
-_KEYS = frozenset(["edit", "subject", "predicate", "object", "replaces", "confidence", "weight", "timestamp", "origin"])
+_KEYS = frozenset("edit subject predicate object replaces confidence weight timestamp origin conversation_id".split())
 
 
 class GraphWriter:
@@ -152,7 +152,8 @@ class GraphWriter:
 
         A change is a mapping with ``edit`` (INSERT, UPDATE or DELETE), ``subject``, ``predicate``, ``object``, and
         optionally ``replaces``, ``confidence``, ``weight``, ``timestamp`` (a time with its zone, in place of `now`),
-        and ``origin`` (who says it, if not the operator: ``user``, ``assistant``, ``import`` or ``tool``).
+        ``origin`` (who says it, if not the operator: ``user``, ``assistant``, ``import`` or ``tool``), and
+        ``conversation_id`` (of an import: its source).
 
         Raises:
             InputError: a change is invalid; the message says which. Nothing was written.

@@ -15,7 +15,7 @@ from memory_pipeline.domain.memories.record import SourceType
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph.graph import Graph
 from memory_pipeline.graph.state import GraphOverlay
-from memory_pipeline.importers.reading import BAD_RECORD, ImportedMemory, ImportedRelation, label, rejected
+from memory_pipeline.importers.reading import BAD_RECORD, ImportedMemory, ImportedRelation, label, of_source, rejected
 from memory_pipeline.memories import DurableMemories, MemoryOverlay
 from memory_pipeline.memories.state import JoinedOverlays
 from memory_pipeline.overlay import PendingJournal
@@ -80,7 +80,7 @@ class _Owner:
         self._scope = whole.lake.new_scope(given["workspace_id"], given["agent_id"], audience.identity)
         self._writer = MemoryWriter(self._lake, self._scope, users=audience.users, user_id=given["user_id"])
         self._changes: list[tuple[str, list[dict[str, Any]]]] = []
-        self._relations: list[ImportedRelation] = []
+        self._relations: list[tuple[ImportedRelation, str]] = []
         self._related: set[tuple[str, ...]] = set()
 
     @cached_property
@@ -93,7 +93,7 @@ class _Owner:
 
     def take(self, item: ImportedMemory | ImportedRelation, name: str) -> Iterator[Rejection]:
         if isinstance(item, ImportedRelation):
-            self._relations.append(item)
+            self._relations.append((item, name))
         else:
             self._remember(item, name)
         if len(self._changes) + len(self._relations) >= _BATCH:
@@ -108,7 +108,7 @@ class _Owner:
         tags = (f"import:{name}", f"{key}#{text}", *map(label, item.tags))
         change: dict[str, Any] = {
             "content": item.text, "kind": item.kind, "tags": tags, "editor": _EDITOR,
-            "timestamp": min(item.at, self._whole.now),
+            "timestamp": min(item.at, self._whole.now), "conversation_id": f"import:{name}",
         }  # fmt: skip
         if before is None:
             change |= {"memory": MemoryVerb.REMEMBER, "source_type": SourceType.IMPORT}
@@ -122,7 +122,7 @@ class _Owner:
         changes, self._changes = self._changes, []
         for where, change, problem in self._written(changes, self._writer.change_memories):
             if problem is not None:
-                yield rejected(problem, where, change[0]["content"])
+                yield of_source(rejected(problem, where, change[0]["content"]), _format_of(change))
                 continue
             self._whole.memories += 1
             self._whole.sample(f"{change[0]['timestamp']:%Y-%m-%d}  {change[0]['kind']}  {change[0]['content']}")
@@ -132,15 +132,15 @@ class _Owner:
         edits: list[tuple[str, list[dict[str, Any]]]] = []
         state = GraphOverlay(self._lake, self._scope, PendingJournal(self._lake, self._scope))
         graph = Graph(state, self._lake.calendar)
-        for item in relations:
+        for item, name in relations:
             try:
-                edits.append((item.where, self._edits(graph, item)))
+                edits.append((item.where, self._edits(graph, item, name)))
             except BAD_RECORD as error:
-                yield rejected(error, item.where, item._asdict())
+                yield of_source(rejected(error, item.where, item._asdict()), name)
         self._whole.repeated += sum(not edit for _, edit in edits)
         for where, edit, problem in self._written([one for one in edits if one[1]], self._writer.graph.apply):
             if problem is not None:
-                yield rejected(problem, where, edit)
+                yield of_source(rejected(problem, where, edit), _format_of(edit))
                 continue
             self._whole.relations += 1
             self._whole.sample("{timestamp:%Y-%m-%d}  {subject} {predicate} {object}".format(**edit[0]))
@@ -160,7 +160,7 @@ class _Owner:
         else:
             yield from ((where, change, None) for where, change in changes)
 
-    def _edits(self, graph: Graph, item: ImportedRelation) -> list[dict[str, Any]]:
+    def _edits(self, graph: Graph, item: ImportedRelation, name: str) -> list[dict[str, Any]]:
         """Return the edits of the graph by which it holds a relation; none if it does."""
         terms = (item.subject, item.predicate, item.object)
         if not all(isinstance(one, str) for one in terms):
@@ -172,7 +172,12 @@ class _Owner:
         is_known = bool(known) or key in self._related
         self._related.add(key)
         edit = {**dict(zip(("subject", "predicate", "object"), terms, strict=True)), "origin": Authority.IMPORT}
+        edit["conversation_id"] = f"import:{name}"
         edits = [] if is_known else [{**edit, "edit": Verb.INSERT, "timestamp": min(item.at, self._whole.now)}]
         if item.until is not None and not has_ended:
             edits.append({**edit, "edit": Verb.DELETE, "timestamp": min(item.until, self._whole.now)})
         return edits
+
+
+def _format_of(change: list[dict[str, Any]]) -> str:
+    return str(change[0]["conversation_id"]).removeprefix("import:")

@@ -27,7 +27,7 @@ from memory_pipeline.importers.letta import LETTA
 from memory_pipeline.importers.mail import MAIL
 from memory_pipeline.importers.mcp_memory import MCP_MEMORY
 from memory_pipeline.importers.mem0 import MEM0
-from memory_pipeline.importers.reading import BAD_RECORD, ImportedTalk, Notes, label, rejected
+from memory_pipeline.importers.reading import BAD_RECORD, ImportedTalk, Notes, label, of_source, rejected
 from memory_pipeline.importers.slack import SLACK
 from memory_pipeline.importers.telegram import TELEGRAM
 from memory_pipeline.importers.whatsapp import WHATSAPP
@@ -200,7 +200,9 @@ def _records(
         report.files[one.name] += 1
         for item in _read(one, file, notes):
             if not isinstance(item, ImportedTalk):
-                rejections = [item] if isinstance(item, Rejection) else durable.take(item, one.name)
+                rejections = (
+                    [of_source(item, one.name)] if isinstance(item, Rejection) else durable.take(item, one.name)
+                )
                 yield from ((rejection.where, rejection) for rejection in rejections)
                 continue
             record = _conversation(item, one.name, notes, admission.now)

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -183,6 +183,11 @@ def rejected(error: Exception, where: str, record: object) -> Rejection:
         text = where
     reason = str(error) if isinstance(error, InputError) else f"not as expected: {type(error).__name__}: {error}"
     return Rejection(reason, where, text)
+
+
+def of_source(rejection: Rejection, name: str) -> Rejection:
+    """Return a rejection of a record in the format `name`, of which an erasure of the import removes the record."""
+    return replace(rejection, owner={"conversation_id": f"import:{name}"})
 
 
 def each(

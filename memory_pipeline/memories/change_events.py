@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from memory_pipeline.memories.snapshot import MemorySnapshot
 
 #: Keys of a change that do not describe the memory.
-_CHANGE_KEYS = frozenset(["memory", "memory_id", "other_id", "editor", "reason", "timestamp"])
+_CHANGE_KEYS = frozenset(["memory", "memory_id", "other_id", "editor", "reason", "timestamp", "conversation_id"])
 _MEMORY_KEYS = frozenset(Changes.__dataclass_fields__)
 _NOT_OF_MEMORY = frozenset(["amount", "relation", "weight"])
 _ACCEPTED: Final[Mapping[MemoryVerb, frozenset[str]]] = {
@@ -175,7 +175,7 @@ class ChangeValidator:
         record |= {
             **who,
             "users": self._users,
-            "conversation_id": self._conversation_id,
+            "conversation_id": fields.get("conversation_id", self._conversation_id),
             "timestamp": moment,
             "received_at": received_at,
         }

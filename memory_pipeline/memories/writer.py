@@ -296,7 +296,8 @@ class MemoryEventWriter:
         A change is a mapping with ``memory`` (REMEMBER, UPDATE, FORGET, BOOST, REDUCE, CONFIRM, ACCESS, LINK,
         UNLINK, or DEACTIVATE and REACTIVATE to archive it), the arguments of the method of that name, and ``memory_id``
         for all but REMEMBER; of a link, ``memory_id`` is the source and ``other_id`` the target. Optional: ``editor``,
-        ``reason``, and ``timestamp`` (a time with its zone, in place of `now`). ``cleared`` lists the fields that an
+        ``reason``, ``timestamp`` (a time with its zone, in place of `now`), and ``conversation_id`` (of an import: its
+        source). ``cleared`` lists the fields that an
         UPDATE empties: subject, predicate, object, value or outcome_success. A preference is a REMEMBER with
         ``user_id``, ``key`` and ``value``, any JSON.
 

@@ -233,7 +233,7 @@ class _Ingest:
         """Return an unreadable record of a file for one audience with its owner, so that an erasure finds it."""
         if isinstance(rejection.record, Mapping) or not any(name in self._defaults for name in _AUDIENCE):
             return rejection
-        return replace(rejection, owner={**self._defaults, **self._default_scope})
+        return replace(rejection, owner={**rejection.owner, **self._defaults, **self._default_scope})
 
     def _is_captured(self, record: object) -> bool:
         return capture_in_text(record, self._default_scope, self._lake.capture_of) is Capture.FULL

@@ -1,5 +1,5 @@
 // Generated from docs/openapi.json by `make docs`; do not edit it by hand.
-// sha256 of that document: aea83c8b86705ec925737e01e098ca292340e978dd134e85fdbc01188dd44592
+// sha256 of that document: 7add4b424f38bd2539c0666ce8b2eff2a16154b182fc4a64142c4f1f4d2434a9
 
 export interface paths {
     "/v1/memories": {
@@ -253,7 +253,7 @@ export interface paths {
         put?: never;
         /**
          * Forget
-         * @description Erase a conversation, or everything of this user or agent, from all files.
+         * @description Erase a conversation, an import, or everything of this user or agent, from all files.
          */
         post: operations["forget"];
         delete?: never;
@@ -876,6 +876,11 @@ export interface components {
              * @description a conversation of this user or agent.
              */
             conversation_id?: string | null;
+            /**
+             * Source
+             * @description all that came from a source, such as import:chatgpt: conversations, and memories and facts of the graph that were imported. What is erased does not come back if it is imported again; rollback withdraws messages without erasing them.
+             */
+            source?: string | null;
             /**
              * Everything
              * @description all memory of this user, also what the user said in groups; without a user, all of the agent, users included.

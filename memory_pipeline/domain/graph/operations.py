@@ -15,7 +15,7 @@ from memory_pipeline.domain.authority import Authority
 from memory_pipeline.domain.identity import EDIT, make_id
 from memory_pipeline.domain.messages import members_fields, ordered_at_in, recorded_scope, timestamp_of, users_in
 from memory_pipeline.domain.periods import hour_of
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import Scope, optional_label
 from memory_pipeline.domain.text.words import is_unicode, spaced
 from memory_pipeline.domain.values import MAX_TURN, count_of, one_of, share_of
 from memory_pipeline.errors import InputError, shown
@@ -68,7 +68,7 @@ class Operation:
         confidence, weight: 0 to 1; `weight` is the strength of the relationship, if stated.
         message_ids: the source messages.
         event_at: time of the source, UTC.
-        conversation_id: conversation of the source; None for direct edits by an agent.
+        conversation_id: conversation of the source; None for direct edits by an agent; the source of an import.
         turn, place: position of the message in the conversation, and of the operation in the message.
         speaker: name of the speaker of the source; None for direct edits by an agent.
         received_at: when the journal received the source, UTC; None until it is stored.
@@ -163,7 +163,8 @@ class Edit:
          "object": "Porto", "replaces": "Berlin", "confidence": 1.0, "weight": null, "turn": 0,
          "timestamp": "2024-01-15T07:03:00+00:00", "received_at": "2024-01-15T07:03:00+00:00"}
 
-    An edit that the operator did not make also has its ``origin``, which is not part of its id.
+    An edit that the operator did not make also has its ``origin``, and one that was imported the source of the import
+    as its ``conversation_id``. Neither is part of its id.
 
     `operations` are one operation, or two if an UPDATE names the replaced object. Their source is the edit. `users` are
     the members of the group, if the scope is a group's.
@@ -192,6 +193,7 @@ class Edit:
         confidence, weight = record.get("confidence", 1.0), record.get("weight")
         turn = count_of("turn", record.get("turn", 0), 0, MAX_TURN)
         at, ordered_at = timestamp_of("timestamp", record.get("timestamp")), ordered_at_in(record)
+        conversation_id = optional_label("conversation_id", record.get("conversation_id"))
         origin = None if record.get("origin") is None else one_of(Authority, "origin", record["origin"]).value
 
         def operation(verb: str, value: str) -> Operation:
@@ -204,6 +206,7 @@ class Edit:
                 message_ids=(),
                 event_at=at,
                 weight=weight,  # type: ignore[arg-type]  # likewise
+                conversation_id=conversation_id,
             )
 
         operations = [operation(verb, terms["object"])]
@@ -256,6 +259,7 @@ class Edit:
             "timestamp": main.event_at.isoformat(),
             **({} if main.ordered_at is None else {"ordered_at": main.ordered_at.isoformat()}),
             **({} if main.origin is None else {"origin": main.origin}),
+            **({} if main.conversation_id is None else {"conversation_id": main.conversation_id}),
             "received_at": self.received_at.isoformat(),
         }
 
