@@ -87,12 +87,13 @@ class Target:
     @property
     def server(self) -> dict[str, Any]:
         """The command of the MCP server."""
-        arguments = ["-P", "-m", "memory_pipeline.cli", "mcp", "--allow-writing", *self._arguments]
+        arguments = ["-P", "-m", SERVER_MODULE, "mcp", "--allow-writing", *self._arguments]
         return {"command": sys.executable, "args": arguments}
 
 
-#: What tells this package's hooks from others.
+#: What tells this package's hooks and servers from others.
 HOOK_MODULE: Final = "memory_pipeline.coding_agents.hook"
+SERVER_MODULE: Final = "memory_pipeline.cli"
 
 
 def folder_of(agent: CodingAgent, home: Path) -> Path:

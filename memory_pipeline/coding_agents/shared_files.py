@@ -7,16 +7,17 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any, Final
 
-from memory_pipeline.coding_agents.plugin import HOOK_MODULE, NAME, SERVER, to_text
+from memory_pipeline.coding_agents.plugin import HOOK_MODULE, SERVER, SERVER_MODULE, to_text
 from memory_pipeline.errors import InputError, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-_BEGIN: Final = f"# {NAME}: begin"
-_END: Final = f"# {NAME}: end"
-_BLOCK: Final = re.compile(rf"\n*^{_BEGIN}\n.*?^{_END}$\n?", re.MULTILINE | re.DOTALL)
+#: The header of any table, and that of the plugin's server or of a table in it. Codex writes the file anew when it
+#: changes a setting, and moves comments: they cannot mark what belongs to the plugin.
+_HEADER: Final = re.compile(r"\s*\[")
+_OWN_HEADER: Final = re.compile(rf"""\s*\[\s*mcp_servers\s*\.\s*["']?{SERVER}["']?\s*[.\]]""")
 
 
 def with_hooks(path: Path, text: str, hooks: Mapping[str, list[dict[str, Any]]]) -> str:
@@ -55,22 +56,45 @@ def with_server(path: Path, text: str, server: Mapping[str, Any]) -> str:
         raise InputError(f"{path} has another MCP server {SERVER!r}; rename or remove it first")
     fields = "\n".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in server.items())
     before = f"{own.rstrip()}\n\n" if own.strip() else ""
-    changed = f"{before}{_BEGIN}\n[mcp_servers.{SERVER}]\n{fields}\n{_END}\n"
-    found = _configuration(path, changed)
-    if found["mcp_servers"][SERVER] != dict(server):
-        raise InputError(f"the MCP server cannot be written to {path}")
+    changed = f"{before}[mcp_servers.{SERVER}]\n{fields}\n"
+    _configuration(path, changed)
     return changed
 
 
 def without_server(path: Path, text: str) -> str:
-    """Return the text of Codex's configuration without the MCP server of the plugin.
+    """Return the text of Codex's configuration without the MCP server of the plugin; nothing if nothing is left.
 
     Raises:
-        InputError: the file is damaged.
+        InputError: the file is damaged, or the server is written in a form that cannot be removed.
     """
-    _configuration(path, text)
-    found = _BLOCK.sub("\n", text)
-    return text if found == text else found.lstrip("\n") if found.strip() else ""
+    document = _configuration(path, text)
+    servers = _table(path, document.get("mcp_servers", {}))
+    if SERVER_MODULE not in _table(path, servers.get(SERVER, {})).get("args", []):
+        return text
+    kept: list[str] = []
+    own: list[str] | None = None
+    for line in [*text.splitlines(keepends=True), "["]:
+        if _HEADER.match(line):
+            if own is not None:
+                kept += _after_values(own)
+            own = [] if _OWN_HEADER.match(line) else None
+        (kept if own is None else own).append(line)
+    changed = "".join(kept[:-1])
+    del servers[SERVER]
+    if not servers:
+        del document["mcp_servers"]
+    found = _configuration(path, changed)
+    if found != document and {"mcp_servers": {}, **found} != {"mcp_servers": {}, **document}:
+        raise InputError(f"{path}: remove the table mcp_servers.{SERVER} by hand; nothing was changed")
+    return changed if changed.strip() else ""
+
+
+def _after_values(lines: Sequence[str]) -> Sequence[str]:
+    """Return the blank lines and comments at the end of a table: they belong to the next one."""
+    count = len(lines)
+    while count and (not lines[count - 1].strip() or lines[count - 1].lstrip().startswith("#")):
+        count -= 1
+    return lines[count:]
 
 
 def _document(path: Path, text: str) -> dict[str, Any]:

@@ -157,6 +157,41 @@ def test_what_the_user_changed_since_stays(home: Path) -> None:
     }  # fmt: skip
 
 
+REWRITTEN = """\
+[mcp_servers.other]
+command = "echo"
+args = ["[mcp_servers.memory]"]
+
+# of the plugin
+[mcp_servers.memory]
+command = "python"
+args = ["-m", "memory_pipeline.cli"]  # and
+
+[mcp_servers.memory.tools.search_memories]
+approval_mode = "approve"
+
+# mine
+
+[features]
+memories = true
+"""
+
+
+def test_the_server_is_found_after_codex_has_written_the_file_anew(home: Path) -> None:
+    """Codex moves comments and adds tables."""
+    hooks, configuration = codex(home)
+    install(CODEX, home)
+    configuration.write_text(REWRITTEN)
+    undo(CODEX, home)
+    left = configuration.read_text()
+    assert tomllib.loads(left) == {
+        "mcp_servers": {"other": {"command": "echo", "args": ["[mcp_servers.memory]"]}},
+        "features": {"memories": True},
+    }
+    assert "# mine\n\n[features]" in left
+    assert not hooks.exists()
+
+
 def test_the_users_entries_stay_if_the_backup_is_lost(home: Path) -> None:
     hooks, configuration = codex(home, json.dumps({"hooks": {"Stop": [OTHERS]}}), CONFIGURATION)
     install(CODEX, home)
@@ -177,6 +212,7 @@ def test_the_users_entries_stay_if_the_backup_is_lost(home: Path) -> None:
         (None, "model = "),
         (None, '[mcp_servers.memory]\ncommand = "mine"'),
         (None, "mcp_servers = {}"),
+        (None, 'mcp_servers = { memory = { command = "python", args = ["-m", "memory_pipeline.cli"] } }'),
         (None, "mcp_servers = 5"),
     ],
 )
