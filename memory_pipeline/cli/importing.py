@@ -35,6 +35,7 @@ _SHOWN, _WIDTH = 10, 300
     help="Order of day, month and year in dates such as 3/4/24. [default: found in the file]",
 )
 @click.option("--at", type=Time(), metavar="TIME", help="Time of conversations without times. [default: their file's]")
+@click.option("--me", metavar="NAME", help="In chats of several people: your name or id there. [default: none of them]")
 @click.option("--editor", metavar="NAME", help="Who edited a folder of `export --markdown`.")
 @click.option("--dry-run", is_flag=True, help="Show the first ten messages as they would be stored. Write nothing.")
 @conversation_options
@@ -46,6 +47,7 @@ def import_(
     format: str | None,  # noqa: A002  # the option's name
     at: datetime | None,
     date_order: str | None,
+    me: str | None,
     editor: str | None,
     dry_run: bool,
     as_json: bool,
@@ -103,7 +105,7 @@ def import_(
                 del appended[_SHOWN:]
 
             reports[str(path)] = import_history(
-                lake, path, admission, format=format, timezone=agent.timezone, at=at, date_order=date_order,
+                lake, path, admission, format=format, timezone=agent.timezone, at=at, date_order=date_order, me=me,
                 default_scope=given_ids(), defaults=defaults, progress=show,
             )  # fmt: skip
         if not as_json:

@@ -65,6 +65,7 @@ class HistoricMemory(TieredMemory):
         timezone: str | None = None,
         at: When | None = None,
         date_order: str | None = None,
+        me: str | None = None,
         now: When | None = None,
     ) -> ImportReport:
         """Import the history in an export of another product, such as ChatGPT, into the memory of this user.
@@ -78,6 +79,8 @@ class HistoricMemory(TieredMemory):
             timezone: the zone of times that state none, such as Europe/Berlin.
             at: the time of conversations that have none; by default that of their file.
             date_order: the order in dates such as 3/4/24: ``dmy``, ``mdy`` or ``ymd``; by default found in the file.
+            me: in chats of several people, the name or the id of the speaker who is this user. Others are stored under
+                their names. Give it with the first import of a chat.
             now: the current time.
 
         Raises:
@@ -96,6 +99,7 @@ class HistoricMemory(TieredMemory):
             timezone=timezone,
             at=None if at is None else lake.calendar.moment("at", at),
             date_order=date_order,
+            me=me,
             default_scope=own,
             defaults=own if self.user_id is None else {**own, "user_id": self.user_id},
         )

@@ -41,8 +41,15 @@ def _read(file: ExportFile, notes: Notes) -> Iterator[Item]:
             *(f"[sticker: {one.get('name')}]" for one in record.get("stickers") or ()),
         )
         role, name = "tool" if author.get("isBot") else "user", author.get("nickname") or author.get("name")
-        edited_at = time_of(record.get("timestampEdited"))
-        return spoken(role, text, time_of(record["timestamp"]), id=record.get("id"), name=name, edited_at=edited_at)
+        return spoken(
+            role,
+            text,
+            time_of(record["timestamp"]),
+            id=record.get("id"),
+            name=name,
+            speaker=author.get("id"),
+            edited_at=time_of(record.get("timestampEdited")),
+        )
 
     channel: dict[str, Any] = {}
     stream = file.stream()

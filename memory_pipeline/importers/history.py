@@ -94,6 +94,7 @@ def import_history(
     timezone: str | None = None,
     at: datetime | None = None,
     date_order: str | None = None,
+    me: str | None = None,
     default_scope: Mapping[str, str] | None = None,
     defaults: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
@@ -112,6 +113,7 @@ def import_history(
         timezone: the zone of times that state none.
         at: the time of conversations that have none; by default the time of their file.
         date_order: the order in dates such as 3/4/24: ``dmy``, ``mdy`` or ``ymd``; by default it is found in the file.
+        me: the name or the id, in the export, of the speaker who is the user. Others are stored under their names.
         default_scope: as for :func:`~memory_pipeline.writer.files.ingest_file`.
         defaults: likewise.
         progress: called with the number of bytes that were read, and the number of all.
@@ -119,7 +121,10 @@ def import_history(
     Raises:
         InputError: the export cannot be read, no file is in a known format, a name is unknown, or a zone is needed.
     """
-    export, notes = export_at(path), Notes(_zone(timezone), timezone, at, date_order)
+    fields = {**(defaults or {}), **(default_scope or {})}
+    if me is not None and any(fields.get(key) is not None for key in ("users", "group_id")):
+        raise InputError(f"me {shown(me)} is not accepted for a group; import into the memory of one user")
+    export, notes = export_at(path), Notes(_zone(timezone), timezone, at, date_order, me and me.strip())
     found = _recognised(export, _formats(format), is_forced=format is not None)
     if not found:
         names = ", ".join(one.name for one in FORMATS)
@@ -145,9 +150,10 @@ def import_history(
 
     export.read = count
     talks: set[str] = set()
-    durable = DurableImport(lake, {**(defaults or {}), **(default_scope or {})}, admission.now, samples=report.samples)
+    durable = DurableImport(lake, fields, admission.now, samples=report.samples)
     records = _records(found, notes, admission, report, talks, durable)
     report.ingestion = ingest(lake, records, admission, default_scope, defaults, is_import=True)
+    notes.check_speakers()
     report.ingestion.conversations = len(talks)  # a long one is written in parts
     report.memories, report.relations, report.memories_repeated = durable.memories, durable.relations, durable.repeated
     return report
@@ -233,13 +239,12 @@ def _conversation(talk: ImportedTalk, name: str, notes: Notes, now: datetime) ->
             notes.skip("messages without text")
             continue
         at = message["timestamp"] or at
-        speaker = message.get("name")
         messages.append(
             {
-                **message,
+                **{key: value for key, value in message.items() if key != "speaker"},
                 "timestamp": at,
                 "id": None if message.get("id") is None else label(message["id"]),
-                "name": label(speaker) if isinstance(speaker, str) and speaker.strip() else None,
+                "name": notes.name_of(message),
                 **({"content": _clean(message["content"])} if "content" in message else {}),
             }
         )

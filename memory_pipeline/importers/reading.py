@@ -38,6 +38,9 @@ CHUNK: Final = 2_000
 _UNITS: Final = ((10**11, 1), (10**14, 10**3), (10**17, 10**6), (10**20, 10**9))
 _NUMBER: Final = re.compile(r"[0-9]{9,19}(?:\.[0-9]+)?")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
+#: Names of speakers that are counted, and that are shown.
+_MOST_SPEAKERS: Final = 10_000
+_SHOWN: Final = 10
 #: Characters of a record that are kept in the quarantine.
 _MAX_RECORD: Final = 100_000
 
@@ -90,20 +93,49 @@ class Notes:
         zone: the zone of times that state none, if it was given; `timezone` is its name.
         at: the time of messages that have none, if it was given.
         date_order: the order of day, month and year in dates, if it was given: ``dmy``, ``mdy`` or ``ymd``.
+        me: the name or the id of the speaker who is the user, if it was given.
         skipped: what is nobody's words, and how often.
         checks: what the user should check, and how often.
         seen: keys of messages that are repeated in other files of the export.
         known: what was read of other files, such as names by the ids of users.
+        speakers: the names under which people spoke, and how often.
+        said_by_me: number of messages of the speaker who is the user.
     """
 
     zone: tzinfo | None = None
     timezone: str | None = None
     at: datetime | None = None
     date_order: str | None = None
+    me: str | None = None
     skipped: Counter[str] = field(default_factory=Counter)
     checks: Counter[str] = field(default_factory=Counter)
     seen: set[object] = field(default_factory=set)
     known: dict[object, Any] = field(default_factory=dict)
+    speakers: Counter[str] = field(default_factory=Counter)
+    said_by_me: int = 0
+
+    def name_of(self, message: ChatMessage) -> str | None:
+        """Return the name under which a message is stored, none for the user, and count who speaks."""
+        name, speaker = message.get("name"), message.get("speaker")
+        stored = label(name) if isinstance(name, str) and name.strip() else None
+        if message.get("role") != "user" or stored is None:
+            return stored
+        if self.me is not None and self.me.casefold() in {stored.strip().casefold(), str(speaker).casefold()}:
+            self.said_by_me += 1
+            return None
+        if stored in self.speakers or len(self.speakers) < _MOST_SPEAKERS:
+            self.speakers[stored] += 1
+        return stored
+
+    def check_speakers(self) -> None:
+        """Tell what to check about who the user is, if people spoke under names."""
+        shown_names = ", ".join(f"{shown(name)} ({count:,})" for name, count in self.speakers.most_common(_SHOWN))
+        more = f" and {len(self.speakers) - _SHOWN:,} more" if len(self.speakers) > _SHOWN else ""
+        if self.me is not None and not self.said_by_me:
+            self.checks[f"name is wrong: nobody is called {shown(self.me)}; people speak: {shown_names}{more}"] += 1
+        elif self.me is None and len(self.speakers) > 1:
+            reason = "people speak under their names, and none of them is known to be the user; name that one with --me"
+            self.checks[f"{reason}: {shown_names}{more}"] += len(self.speakers)
 
     def once(self, key: object, read: Callable[[], Any]) -> Any:
         """Return what `read` returns, which is called once for a key."""
@@ -239,11 +271,15 @@ def spoken(
     *,
     id: object = None,  # noqa: A002  # as in messages
     name: object = None,
+    speaker: object = None,
     edited_at: datetime | None = None,
 ) -> ChatMessage:
-    """Return a message. Content is a text, or parts as chat clients have them; `edited_at` is when it was changed."""
+    """Return a message. Content is a text, or parts as chat clients have them.
+
+    `speaker` is the id of who speaks under a name, `edited_at` when the message was changed.
+    """
     edited = {} if edited_at is None else {"metadata": {"edited_at": edited_at.astimezone(UTC).isoformat()}}
-    return {"role": role, "content": content, "timestamp": at, "id": id, "name": name, **edited}
+    return {"role": role, "content": content, "timestamp": at, "id": id, "name": name, "speaker": speaker, **edited}
 
 
 def utc_of(value: object) -> datetime | None:

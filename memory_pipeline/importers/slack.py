@@ -55,7 +55,9 @@ def _read(file: ExportFile, notes: Notes) -> Iterator[Item]:
             *(file_mark(one.get("name"), one.get("mimetype")) for one in files),
         )
         changed = time_of((record.get("edited") or {}).get("ts"))
-        said = spoken("tool" if is_bot else "user", text, time_of(ts), id=ts, name=name, edited_at=changed)
+        said = spoken(
+            "tool" if is_bot else "user", text, time_of(ts), id=ts, name=name, speaker=user, edited_at=changed
+        )
         # The first message of a thread stays in the channel: nobody knew yet that it would begin one.
         return said | ({"conversation": f"{channel}:{thread}"} if thread and thread != ts else {})
 

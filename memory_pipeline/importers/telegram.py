@@ -105,6 +105,7 @@ def _messages(stream: JsonStream, file: ExportFile, notes: Notes, chat: dict[str
             at,
             id=record.get("id"),
             name=name,
+            speaker=record.get("from_id"),
             edited_at=time_of(record.get("edited_unixtime")),
         )
 

@@ -13,9 +13,10 @@ import pytest
 from memory_pipeline import Memory
 from memory_pipeline.domain.messages import with_edits
 from memory_pipeline.errors import InputError
+from memory_pipeline.importers import import_history
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import MESSAGES
-from memory_pipeline_tests.importers.exports import Read, imported, written
+from memory_pipeline_tests.importers.exports import Read, admission, imported, written
 
 USERS = [
     {"id": "U1", "name": "anna", "profile": {"display_name": "Anna", "real_name": "Anna Alm"}},
@@ -223,3 +224,49 @@ def test_two_exports_of_one_chat_in_a_folder(tmp_path: Path) -> None:
         found = Read(folder)
         assert with_edits(found.messages)[0].content == "I live in Faro."
         assert (found.report.ingestion.accepted, found.report.ingestion.set_aside) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("product", "me"),
+    [("slack", "anna"), ("slack", "U1"), ("telegram", "user1"), ("discord", "1"), ("whatsapp", "ANNA")],
+)
+def test_the_speaker_who_is_the_user(tmp_path: Path, root: str, product: str, me: str) -> None:
+    if product == "slack":
+        path = slack_folder(
+            tmp_path,
+            [slack("U1", "I live in Porto.", "1704103200.000100"), slack("U2", "I sail.", "1704103300.000100")],
+        )
+    elif product == "telegram":
+        said = [telegram(1, "I live in Porto."), telegram(2, "I sail.", **{"from": "Ben Bo", "from_id": "user2"})]
+        path = written(tmp_path / "result.json", CHAT | {"messages": said})
+    elif product == "discord":
+        ben = {"id": "2", "name": "ben", "nickname": "Ben Bo", "isBot": False}
+        messages = [discord("1", "I live in Porto.", 1), discord("2", "I sail.", 2, author=ben)]
+        path = written(
+            tmp_path / "a.json", {"guild": {"id": "7"}, "channel": {"id": "77", "name": "x"}, "messages": messages}
+        )
+    else:
+        path = written(
+            tmp_path / "a.txt", "13/01/24, 10:00 - Anna: I live in Porto.\n13/01/24, 10:01 - Ben Bo: I sail.\n"
+        )
+    options = {"timezone": "UTC"} if product == "whatsapp" else {}
+    unknown = Read(path, **options)
+    assert [name for _, name, _ in unknown.said] == ["Anna", "Ben Bo"]
+    [check] = unknown.report.checks
+    assert "--me" in check
+    assert "Ben Bo" in check
+    found = Read(path, me=me, **options)
+    assert [name for _, name, _ in found.said] == [None, "Ben Bo"]
+    assert not found.report.checks
+    assert "nobody" in next(iter(Read(path, me="Zoe", **options).report.checks))
+    memory = Memory(root, user_id="anna")
+    memory.import_history(path, me=me, **options)
+    facts = {(one.source, one.target) for one in memory.graph.facts()}
+    assert ("User", "Porto") in facts
+
+
+def test_nobody_is_me_in_a_group(tmp_path: Path, root: str) -> None:
+    path = slack_folder(tmp_path / "a", [slack("U1", "Hello.", "1704103200.000100")])
+    lake = Lake(root)
+    with pytest.raises(InputError, match="group"):
+        import_history(lake, path, admission(lake), me="Anna", defaults={"users": ["anna", "ben"]})
