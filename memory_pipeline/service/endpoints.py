@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from memory_pipeline.client.memory import Memory
     from memory_pipeline.parameters import Kind, Parameter
     from memory_pipeline.service.callers import Caller, OpenMemories
     from memory_pipeline.service.operations import Operations
@@ -82,7 +83,7 @@ def add_route(app: FastAPI, route: Route, memories: OpenMemories, operations: Op
             _refuse_others(arguments, caller.user_id)
         memory = memories.of(caller)
         part = route.opened(memory, **{name: path.pop(name) for name in route.opens})
-        work = partial(_called, route, part, path, arguments)
+        work = partial(_called, route, part, path, arguments, memory)
         if route.is_long and not arguments.get("dry_run"):
             owner = caller.token_id, caller.scope, caller.user_id
             return operation_response(operations.start(owner, route.operation, work), HTTPStatus.ACCEPTED)
@@ -125,7 +126,13 @@ def _refuse_others(given: object, user_id: str | None) -> None:
         _refuse_others(value, user_id)
 
 
-def _called(route: Route, part: Any, path: dict[str, str], arguments: dict[str, Any]) -> object:
+def _called(route: Route, part: Any, path: dict[str, str], arguments: dict[str, Any], memory: Memory) -> object:
+    if route.touches is not None and memory.user_id is not None and not arguments.get("dry_run"):
+        touched = route.touches(memory, **path, **arguments)
+        if touched - {memory.writer.scope.identity}:
+            raise ProblemError(
+                HTTPStatus.FORBIDDEN, "access-denied", "this was said to others, too; only the agent's token changes it"
+            )
     is_found = not path
     try:
         if route.tag == "memories" and path:

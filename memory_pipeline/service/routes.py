@@ -38,6 +38,8 @@ class Route:
         returns: the type of that; by default that of the method.
         missing: the error if the result is None or, of a list, empty.
         is_long: whether the work goes on in the background, unless it is only planned (``dry_run``).
+        touches: returns the identities of the memories that a call would change, of a memory and its arguments. A
+            request for a user may change the user's own alone.
         example: a body, for the documentation.
         help: the first sentence of the help, if that of the method does not fit.
     """
@@ -55,6 +57,7 @@ class Route:
     returns: Any = None
     missing: str = ""
     is_long: bool = False
+    touches: Callable[..., set[str]] | None = None
     example: Mapping[str, object] = field(default_factory=dict)
     help: str = ""
 
@@ -152,6 +155,18 @@ def _session(memory: Memory, session_id: str) -> object:
     return memory.session(session_id)
 
 
+def _corrected(memory: Memory, **given: Any) -> set[str]:
+    return {memory.correct(**{**given, "dry_run": True}).identity}
+
+
+def _rolled_back(memory: Memory, **given: Any) -> set[str]:
+    return {one.identity for one in memory.rollback(**{**given, "dry_run": True})}
+
+
+def _undone(memory: Memory, *, id: str, **_: Any) -> set[str]:  # noqa: A002  # as in the library
+    return {one.scope.identity for one in memory.corrections() if one.id == id}
+
+
 _NO_MEMORY = "there is no memory with id {id}"
 _ADD = {"messages": [{"role": "user", "content": "I moved to Porto."}], "conversation_id": "c1"}
 
@@ -177,12 +192,13 @@ ROUTES: Final = (
     Route(POST, "/v1/forget", "client.memory:Memory.forget", level=Right.ADMIN, is_long=True,
           without=frozenset({"id"}), example={"conversation_id": "c1", "dry_run": True},
           help="Erase a conversation, an import, or everything of this user or agent, from all files."),
-    Route(POST, "/v1/correct", "client.memory:Memory.correct", level=Right.WRITE, is_long=True,
+    Route(POST, "/v1/correct", "client.memory:Memory.correct", level=Right.WRITE, is_long=True, touches=_corrected,
           example={"id": "message:2026-01-05T09:7a", "text": "I live in Faro.", "dry_run": True}),
-    Route(POST, "/v1/rollback", "client.memory:Memory.rollback", level=Right.ADMIN, is_long=True,
+    Route(POST, "/v1/rollback", "client.memory:Memory.rollback", level=Right.ADMIN, is_long=True, touches=_rolled_back,
           example={"source": "import:chatgpt", "dry_run": True}),
     Route(GET, "/v1/corrections", "client.memory:Memory.corrections"),
-    Route(POST, "/v1/corrections/{id}/undo", "client.memory:Memory.undo", level=Right.WRITE, is_long=True),
+    Route(POST, "/v1/corrections/{id}/undo", "client.memory:Memory.undo", level=Right.WRITE, is_long=True,
+          touches=_undone),
     Route(GET, "/v1/conversations", "client.conversations:Conversations.list", _conversations,
           name="list_conversations", without=frozenset({"active_within"}), returns=list[Conversation]),
     Route(GET, "/v1/conversations/{conversation_id:path}", "client.conversations:Conversations.get", _conversations,

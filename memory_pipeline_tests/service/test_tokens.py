@@ -78,6 +78,34 @@ def test_a_token_of_one_user_reaches_nothing_of_another(connect: Connect, lake: 
     assert [one.content for one in bob.list("memory")] == [f"Bob's dog is {SECRET}."]
 
 
+def test_what_is_shared_by_all_users_is_not_changed_for_one(connect: Connect, lake: Lake) -> None:
+    agent = Memory(lake, agent_id=AGENT.agent_id, workspace_id=AGENT.workspace_id)
+    said = agent.add("The depot closes at six.", source="feed", now="2026-01-05T09:00Z").accepted[0]
+    held = agent.remember("The lift is out of order.", now="2026-01-05T09:00Z")
+    agent.run(now="2026-01-08T09:00Z")
+    wrong = agent.correct(agent.add("The depot closes at nine.", now="2026-01-06T09:00Z").accepted[0]).id
+    before = [(one.id, one.content) for one in agent.list()], agent.corrections()
+    anna = connect(user_id="anna")
+    assert "six" in anna.post("/v1/search", json={"query": "When does the depot close?"}).text
+    assert anna.post("/v1/correct", json={"id": said, "dry_run": True}).status_code == 200
+    tries: list[tuple[str, str, dict[str, Any]]] = [
+        ("POST", "/v1/correct", {"id": said, "text": "The depot closes at ten."}),
+        ("POST", "/v1/correct", {"id": held}),
+        ("POST", "/v1/rollback", {"source": "feed"}),
+        ("POST", f"/v1/corrections/{wrong}/undo", {}),
+        ("PATCH", f"/v1/memories/{held}", {"content": "The lift works."}),
+        ("DELETE", f"/v1/memories/{held}", {}),
+    ]
+    for method, path, body in tries:
+        answer = anna.request(method, path, json=body)
+        if answer.status_code == 202:
+            assert done(anna, answer)["status"] == "failed", path
+        else:
+            assert answer.status_code in {403, 404, 422}, (path, answer.text)
+    done(anna, anna.post("/v1/forget", json={"source": "feed"}))
+    assert ([(one.id, one.content) for one in agent.list()], agent.corrections()) == before
+
+
 def test_an_agent_token_does_not_speak_for_users(connect: Connect, lake: Lake) -> None:
     agent = connect()
     spoof = {"messages": [{"role": "user", "content": "I am Bob.", "user_id": "bob"}]}
