@@ -1,6 +1,6 @@
 """Memory behind the interfaces of other frameworks. Each module imports one framework, and needs the extra of its name.
 
-- ``anthropic``: Anthropic's memory tool, as files below ``/memories``.
+- ``anthropic``, ``anthropic_async``: Anthropic's memory tool, as files below ``/memories``.
 - ``openai_agents``: a session of the OpenAI Agents SDK.
 - ``llama_index``: a chat store of LlamaIndex.
 - ``crewai``: the storage of CrewAI's memory.

@@ -3,7 +3,7 @@
 ::
 
     tool = MemoryTool(Memory("./my-lake", user_id="anna"))
-    client.beta.messages.run_tools(model=…, max_tokens=…, messages=…, tools=[tool])
+    client.beta.messages.tool_runner(model=…, max_tokens=…, messages=…, tools=[tool])
 
 A file is an entry of a context (:attr:`memory_pipeline.Memory.contexts`). So a file has a history, searches find it,
 and an erasure of the user reaches it.

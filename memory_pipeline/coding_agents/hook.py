@@ -33,16 +33,15 @@ _UNIQUE: Final = ("turn_id", "generation_id")
 
 def main(arguments: Sequence[str]) -> None:
     """Handle the event on the standard input."""
-    timer = threading.Timer(float(os.environ.get("MEMORY_PIPELINE_HOOK_SECONDS", _LIMIT)), _give_up)
-    timer.daemon = True
-    timer.start()
     try:
+        timer = threading.Timer(float(os.environ.get("MEMORY_PIPELINE_HOOK_SECONDS", _LIMIT)), _give_up)
+        timer.daemon = True
+        timer.start()
         answer = _answer(dict(zip(arguments[::2], arguments[1::2], strict=True)), sys.stdin.buffer.read())
         sys.stdout.buffer.write(answer)
         sys.stdout.buffer.flush()
     except Exception as error:  # noqa: BLE001  # memory must not stop an agent
         _tell(f"{type(error).__name__}: {error}")
-    timer.cancel()
 
 
 def _answer(options: Mapping[str, str], body: bytes) -> bytes:
@@ -135,3 +134,5 @@ def _tell(text: str) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
+    # What was said is durable. An agent that no longer reads, or a thread that goes on, must not change the exit code.
+    os._exit(0)

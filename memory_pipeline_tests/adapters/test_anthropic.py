@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from anthropic import Anthropic
+from anthropic import Anthropic, AsyncAnthropic
 from anthropic.lib.tools import BetaAbstractMemoryTool, ToolError
 from anthropic.tools import BetaLocalFilesystemMemoryTool
 
 from memory_pipeline import Memory
 from memory_pipeline.adapters.anthropic import MemoryTool
+from memory_pipeline.adapters.anthropic_async import AsyncMemoryTool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,9 +157,8 @@ def test_files_are_memories_of_their_user(tool: MemoryTool, root: str) -> None:
     assert str(again.call(view("/memories"))).endswith(":\n0B\t/memories")
 
 
-def test_the_tool_runner_of_the_sdk_runs_it(tool: MemoryTool) -> None:
-    """The SDK sends the declaration of the tool, runs the model's call, and sends the result back."""
-    requests: list[dict[str, Any]] = []
+def answering(requests: list[dict[str, Any]]) -> httpx2.MockTransport:
+    """Return an API whose model calls the tool once. The requests are kept."""
 
     def respond(request: httpx2.Request) -> httpx2.Response:
         requests.append(json.loads(request.content))
@@ -172,12 +173,39 @@ def test_the_tool_runner_of_the_sdk_runs_it(tool: MemoryTool) -> None:
             },
         )  # fmt: skip
 
-    client = Anthropic(api_key="none", http_client=httpx2.Client(transport=httpx2.MockTransport(respond)))
+    return httpx2.MockTransport(respond)
+
+
+def assert_ran(requests: list[dict[str, Any]], tool: MemoryTool) -> None:
+    assert requests[0]["tools"] == [{"type": "memory_20250818", "name": "memory"}]
+    assert requests[1]["messages"][-1]["content"][0]["content"] == "File created successfully at: /memories/a.md"
+    assert "tea" in str(tool.call(view("/memories/a.md")))
+
+
+def test_the_tool_runner_of_the_sdk_runs_it(tool: MemoryTool) -> None:
+    """The SDK sends the declaration of the tool, runs the model's call, and sends the result back."""
+    requests: list[dict[str, Any]] = []
+    client = Anthropic(api_key="none", http_client=httpx2.Client(transport=answering(requests)))
     messages: Any = [{"role": "user", "content": "I like tea."}]
     final = client.beta.messages.tool_runner(
         model="claude", max_tokens=100, messages=messages, tools=[tool]
     ).until_done()
     assert final.content[0].type == "text"
-    assert requests[0]["tools"] == [{"type": "memory_20250818", "name": "memory"}]
-    assert requests[1]["messages"][-1]["content"][0]["content"] == "File created successfully at: /memories/a.md"
-    assert "tea" in str(tool.call(view("/memories/a.md")))
+    assert_ran(requests, tool)
+
+
+def test_the_asynchronous_tool_runner_runs_it(tool: MemoryTool, root: str) -> None:
+    requests: list[dict[str, Any]] = []
+    messages: Any = [{"role": "user", "content": "I like tea."}]
+    own = AsyncMemoryTool(Memory(root, user_id="anna"))
+
+    async def converse() -> Any:
+        client = AsyncAnthropic(api_key="none", http_client=httpx2.AsyncClient(transport=answering(requests)))
+        runner = client.beta.messages.tool_runner(model="claude", max_tokens=100, messages=messages, tools=[own])
+        return await runner.until_done()
+
+    assert asyncio.run(converse()).content[0].type == "text"
+    assert_ran(requests, tool)
+    with pytest.raises(ToolError):
+        asyncio.run(own.call(create("/memories/a.md", "again")))
+    assert asyncio.run(own.clear_all_memory()) == "All memory cleared"

@@ -191,6 +191,21 @@ def test_whatever_fails_does_not_stop_the_agent(lake: Path, event: bytes) -> Non
     assert not lake.exists()
 
 
+def test_an_agent_that_no_longer_reads_and_a_wrong_setting_are_no_failures(lake: Path) -> None:
+    memory = Memory(str(lake), user_id="anna", agent_id="coding")
+    memory.add("The key is in the blue safe.")
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-P", "-m", HOOK_MODULE, "--root", str(lake), "--workspace", "default"]
+    done = subprocess.run(
+        [*command, "--agent", "coding", "--user", "anna"],
+        input=json.dumps(prompt("Where is the key?", "s2")).encode(), stdout=writing, env=environment_of(), check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert done.returncode == 0
+    assert hook(lake, prompt("x"), MEMORY_PIPELINE_HOOK_SECONDS="soon").code == 0
+
+
 def test_a_lake_that_cannot_be_opened_does_not_stop_the_agent(tmp_path: Path) -> None:
     (tmp_path / "lake").write_text("a file")
     done = hook(tmp_path / "lake", prompt("x"))
