@@ -152,3 +152,4 @@ def _print(lake: Lake, path: Path, report: ImportReport) -> None:
             click.echo(f"  `memory-pipeline rollback --source import:{name}` withdraws it")
         if report.memories:
             click.echo(f"  `memory-pipeline memories forget --tag import:{name}` revokes the memories")
+        click.echo(f"  `memory-pipeline forget --source import:{name}` erases all of it from every file")

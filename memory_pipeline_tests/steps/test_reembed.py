@@ -171,6 +171,25 @@ def test_the_new_index_has_all_rows_with_vectors_and_is_used_when_it_is_complete
     assert again.texts == []
 
 
+def test_a_lake_on_s3_is_embedded_again_and_loses_its_old_index(s3_root: str) -> None:
+    lake = Lake(s3_root)
+    write(lake, conversation(*TEXTS[:2]))
+    list(run_all(lake, models(old()), NOW))
+    steps = reembed(lake, new())
+    assert not next(steps).is_complete
+    assert "Porto" in found(lake, old(), "Where do I live?"), "readers go on"
+    end = [*steps][-1]
+    assert (end.failed, end.is_complete) == (0, True)
+    index = of(lake, new())
+    assert contents(index) == with_vectors(index)
+    assert set(contents(index, f"grain != '{DURABLE}'")) == rows_of_tables(lake)
+    assert drop_index(lake, "old", new()) == ["old"]
+    assert not [entry for entry in lake.storage.list("projections") if entry.path.startswith("projections/index-")]
+    assert "Porto" in found(lake, new(), "Where do I live?")
+    with pytest.raises(ConfigurationError, match="reembed"):
+        found(lake, old(), "tea")
+
+
 def test_memories_are_compared_by_their_vectors_of_the_readers_embedder(lake: Lake) -> None:
     last(lake, new())
     index = of(lake, new())
