@@ -3,9 +3,10 @@
 ::
 
     python -P -m memory_pipeline.coding_agents.hook --root LAKE --workspace ID --agent ID [--user ID] < event.json
+    python -P -m memory_pipeline.coding_agents.hook --url URL [--user ID] < event.json
 
-It asks the service of the lake, if one runs: the one that MEMORY_PIPELINE_URL names, or else the one of this machine
-that the lake's ``state/service.json`` tells of. That is cheap, because only parts of the standard library are imported.
+It asks the service, if one runs: the one that MEMORY_PIPELINE_URL or --url names, or else the one of this machine that
+the lake's ``state/service.json`` tells of. That is cheap, because only parts of the standard library are imported.
 Without a service, it opens the memory in this process.
 
 It never stops the agent. Whatever fails is a line on the standard error, and the exit code is 0; so it is after 20 s.
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str]) -> None:
 def _answer(options: Mapping[str, str], body: bytes) -> bytes:
     event = json.loads(body)
     key = _key(event, body)
-    named = os.environ.get("MEMORY_PIPELINE_URL")
+    named = os.environ.get("MEMORY_PIPELINE_URL") or options.get("--url")
     url = named or _running(options)
     if url is not None:
         try:

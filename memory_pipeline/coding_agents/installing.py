@@ -59,7 +59,7 @@ def installation(agent: CodingAgent, target: Target, home: Path) -> list[Change]
     if agent is CodingAgent.CODEX:
         hooks, configuration = _removers(agent, home)
         texts[hooks] = with_hooks(hooks, _read(hooks) or "", hooks_of(agent, target))
-        texts[configuration] = with_server(configuration, _read(configuration) or "", target.server)
+        texts[configuration] = with_server(configuration, _read(configuration) or "", target.server(agent))
     return _changes(texts)
 
 

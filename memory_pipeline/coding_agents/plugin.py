@@ -22,6 +22,8 @@ from memory_pipeline.coding_agents.events import COMPACT, CURSOR_EVENTS, END, PR
 #: The name of the plugin, of its folder, and of its MCP server.
 NAME: Final = "memory-pipeline"
 SERVER: Final = "memory"
+#: The environment variable with the token of a service.
+TOKEN: Final = "MEMORY_PIPELINE_TOKEN"  # noqa: S105  # nosec B105  # its name
 _ABOUT: Final = "Long-term memory: recalls what fits a prompt, and remembers what is said."
 #: Seconds that an agent waits for the hook, which gives up earlier.
 _TIMEOUT: Final = 30
@@ -66,17 +68,25 @@ class CodingAgent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The memory that a plugin uses: of an agent, or of a user of it."""
+    """The memory that a plugin uses: of an agent, or of a user of it.
+
+    With a `url`, it is that which the service at this address serves. With `needs_token`, the service gets the token
+    that the environment has when the agent runs: the token is not written to a file.
+    """
 
     root: str
     workspace_id: str
     agent_id: str
     user_id: str | None = None
+    url: str | None = None
+    needs_token: bool = False
 
     @property
     def _arguments(self) -> list[str]:
-        root = self.root if "://" in self.root else str(Path(self.root).expanduser().absolute())
         user = [] if self.user_id is None else ["--user", self.user_id]
+        if self.url is not None:
+            return ["--url", self.url, *user]
+        root = self.root if "://" in self.root else str(Path(self.root).expanduser().absolute())
         return ["--root", root, "--workspace", self.workspace_id, "--agent", self.agent_id, *user]
 
     @property
@@ -84,16 +94,25 @@ class Target:
         """The command of the hook, for a shell. ``-P``: nothing is imported from the folder of the user's project."""
         return shlex.join([sys.executable, "-P", "-m", HOOK_MODULE, *self._arguments])
 
-    @property
-    def server(self) -> dict[str, Any]:
-        """The command of the MCP server."""
-        arguments = ["-P", "-m", SERVER_MODULE, "mcp", "--allow-writing", *self._arguments]
-        return {"command": sys.executable, "args": arguments}
+    def server(self, agent: CodingAgent) -> dict[str, Any]:
+        """Return the MCP server: its command, or its address."""
+        if self.url is None:
+            arguments = ["-P", "-m", SERVER_MODULE, "mcp", "--allow-writing", *self._arguments]
+            return {"command": sys.executable, "args": arguments}
+        headers = dict([MARK]) | ({} if self.user_id is None else {"X-Memory-User": self.user_id})
+        address = {"url": f"{self.url.rstrip('/')}/mcp"}
+        if agent is CodingAgent.CODEX:
+            token = {"bearer_token_env_var": TOKEN} if self.needs_token else {}
+            return {**address, **token, "http_headers": headers}
+        variable = f"${{env:{TOKEN}}}" if agent is CodingAgent.CURSOR else f"${{{TOKEN}}}"
+        headers |= {"Authorization": f"Bearer {variable}"} if self.needs_token else {}
+        return {"type": "http", **address, "headers": headers}
 
 
-#: What tells this package's hooks and servers from others.
+#: What tells this package's hooks and servers from others: their modules, and a header.
 HOOK_MODULE: Final = "memory_pipeline.coding_agents.hook"
 SERVER_MODULE: Final = "memory_pipeline.cli"
+MARK: Final = ("X-Memory-Client", NAME)
 
 
 def folder_of(agent: CodingAgent, home: Path) -> Path:
@@ -118,7 +137,7 @@ def files_of(agent: CodingAgent, target: Target) -> dict[str, str]:
         "name": NAME, "version": version(NAME), "description": _ABOUT, "license": "Apache-2.0",
         "author": {"name": "memory_pipeline contributors"},
     }  # fmt: skip
-    servers = {"mcpServers": {SERVER: target.server}}
+    servers = {"mcpServers": {SERVER: target.server(agent)}}
     skill = {f"skills/{NAME}/SKILL.md": _SKILL}
     match agent:
         case CodingAgent.CODEX:

@@ -7,7 +7,7 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any, Final
 
-from memory_pipeline.coding_agents.plugin import HOOK_MODULE, SERVER, SERVER_MODULE, to_text
+from memory_pipeline.coding_agents.plugin import HOOK_MODULE, MARK, SERVER, SERVER_MODULE, to_text
 from memory_pipeline.errors import InputError, one_line
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def with_server(path: Path, text: str, server: Mapping[str, Any]) -> str:
     own = without_server(path, text)
     if SERVER in _table(path, _configuration(path, own).get("mcp_servers", {})):
         raise InputError(f"{path} has another MCP server {SERVER!r}; rename or remove it first")
-    fields = "\n".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in server.items())
+    fields = "\n".join(f"{name} = {_toml(value)}" for name, value in server.items())
     before = f"{own.rstrip()}\n\n" if own.strip() else ""
     changed = f"{before}[mcp_servers.{SERVER}]\n{fields}\n"
     _configuration(path, changed)
@@ -69,7 +69,7 @@ def without_server(path: Path, text: str) -> str:
     """
     document = _configuration(path, text)
     servers = _table(path, document.get("mcp_servers", {}))
-    if SERVER_MODULE not in _table(path, servers.get(SERVER, {})).get("args", []):
+    if not _is_own(_table(path, servers.get(SERVER, {}))):
         return text
     kept: list[str] = []
     own: list[str] | None = None
@@ -87,6 +87,18 @@ def without_server(path: Path, text: str) -> str:
     if found != document and {"mcp_servers": {}, **found} != {"mcp_servers": {}, **document}:
         raise InputError(f"{path}: remove the table mcp_servers.{SERVER} by hand; nothing was changed")
     return changed if changed.strip() else ""
+
+
+def _is_own(server: Mapping[str, Any]) -> bool:
+    name, value = MARK
+    return SERVER_MODULE in server.get("args", []) or server.get("http_headers", {}).get(name) == value
+
+
+def _toml(value: object) -> str:
+    """Return a text, a list of texts or a mapping of texts as TOML."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(name)} = {_toml(one)}" for name, one in value.items()) + " }"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _after_values(lines: Sequence[str]) -> Sequence[str]:

@@ -164,7 +164,10 @@ def test_an_address_that_is_named_is_the_only_one(lake: Path) -> None:
     with served(lake / "a"):
         url = json.loads((lake / "a" / SERVICE).read_text())["url"]
         assert hook(lake / "b", prompt("there"), MEMORY_PIPELINE_URL=url).err == ""
-    assert said(lake / "a") == ["there"]
+        command = [sys.executable, "-P", "-m", HOOK_MODULE, "--url", url, "--user", "anna"]
+        given = json.dumps(prompt("and there")).encode()
+        subprocess.run(command, input=given, env=environment_of(), check=True, timeout=60)
+    assert said(lake / "a") == ["there", "and there"]
     assert not (lake / "b").exists()
 
 

@@ -125,10 +125,39 @@ def test_codex_gets_hooks_and_a_server_beside_those_of_the_user(home: Path) -> N
     assert len(found["hooks"]["Stop"]) == 2
     assert configuration.read_text().startswith(CONFIGURATION)
     servers = tomllib.loads(configuration.read_text())["mcp_servers"]
-    assert servers == {"other": {"command": "other"}, "memory": TARGET.server}
+    assert servers == {"other": {"command": "other"}, "memory": TARGET.server(CODEX)}
     assert (home / ".agents/skills/memory-pipeline/SKILL.md").is_file()
     undo(CODEX, home)
     assert texts_in(home) == old
+
+
+SERVED = Target("", "acme", "coding", "anna", "https://memory.example.org/", needs_token=True)
+
+
+def test_a_service_at_an_address_has_its_token_from_the_environment(home: Path) -> None:
+    _, configuration = codex(home, None, CONFIGURATION)
+    for agent in CodingAgent:
+        install(agent, home, SERVED)
+    text = "".join(one.decode() for one in texts_in(home).values())
+    assert "--root" not in text
+    own = {"X-Memory-Client": "memory-pipeline", "X-Memory-User": "anna"}
+    url = "https://memory.example.org/mcp"
+    for path, variable in (
+        (".claude/skills/memory-pipeline/.mcp.json", "${MEMORY_PIPELINE_TOKEN}"),
+        (".cursor/plugins/local/memory-pipeline/mcp.json", "${env:MEMORY_PIPELINE_TOKEN}"),
+    ):
+        server = json.loads((home / path).read_text())["mcpServers"]["memory"]
+        assert server == {"type": "http", "url": url, "headers": {**own, "Authorization": f"Bearer {variable}"}}
+    assert tomllib.loads(configuration.read_text())["mcp_servers"]["memory"] == {
+        "url": url, "bearer_token_env_var": "MEMORY_PIPELINE_TOKEN", "http_headers": own,
+    }  # fmt: skip
+    [command] = commands_in(json.loads((home / ".codex/hooks.json").read_text())["hooks"])
+    assert shlex.split(command)[4:] == ["--url", "https://memory.example.org/", "--user", "anna"]
+    install(CODEX, home)  # back to the lake of this machine
+    assert tomllib.loads(configuration.read_text())["mcp_servers"]["memory"] == TARGET.server(CODEX)
+    for agent in CodingAgent:
+        undo(agent, home)
+    assert texts_in(home) == {".codex/config.toml": CONFIGURATION.encode()}
 
 
 def test_a_second_installation_changes_only_what_is_other(home: Path) -> None:
