@@ -72,6 +72,7 @@ site: .venv/.installed  ## Build the documentation as a site, in build/site; a b
 	mkdir -p build/pages
 	tar cf - --exclude 'docs/*.py' *.md docs deploy benchmarks/README.md dbt_like_sql/README.md clients/typescript/README.md | tar xf - -C build/pages
 	$(BIN)/zensical build --strict --clean
+	$(BIN)/python docs/generate_llms.py
 	! grep -rnF --include='*.html' '```' build/site
 	! grep -rnE --include='*.html' '<(script|link|img|iframe)[^>]* (src|href)="?(https?:)?//' build/site
 

@@ -187,6 +187,35 @@ def test_tests_that_the_security_page_names_exist() -> None:
         assert f"\ndef {name}(" in text_of(ROOT / "memory_pipeline_tests" / path), f"{path}::{name}"
 
 
+def test_the_site_has_an_index_for_models_and_the_source_of_each_page(tmp_path: Path) -> None:
+    names = runpy.run_path(str(ROOT / "docs" / "generate_llms.py"))
+    pages, site = tmp_path / "pages", tmp_path / "site"
+    site.mkdir()
+    nav = (ROOT / "zensical.toml").read_text(encoding="utf-8")
+    listed = re.findall(r'= "([\w/.-]+\.md)"', nav)
+    for name in listed:
+        (pages / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, pages / name)
+    names["write"](pages, site)
+    index = (site / "llms.txt").read_text(encoding="utf-8")
+    title, blank, about, *_ = index.splitlines()
+    assert title.startswith("# ")
+    assert (blank, about[:2]) == ("", "> ")
+    assert index.count("\n## Optional\n") == 1
+    lines = [line for line in index.splitlines() if line.startswith("- ")]
+    links = [re.fullmatch(r"- \[[^\]]+\]\(([^)]+)\): \S.+", line) for line in lines]
+    assert [link[1] for link in links if link] == listed
+    for name in listed:
+        assert text_of(site / name) == text_of(ROOT / name)
+
+
+def test_the_readme_describes_each_page_of_the_site() -> None:
+    """The index for models has its lines."""
+    listed = re.findall(r'= "([\w/.-]+\.md)"', text_of(ROOT / "zensical.toml"))
+    table = text_of(ROOT / "README.md").partition("\n## Where to go next\n")[2]
+    assert sorted({"README.md", *re.findall(r"\]\(([^)]+)\)", table)}) == sorted(listed)
+
+
 @pytest.mark.parametrize("file", ["reference.md", "api.md", "openapi.json"])
 def test_a_generated_page_is_up_to_date(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
