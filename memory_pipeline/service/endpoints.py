@@ -49,8 +49,8 @@ _ONE: Final = [{"type": "string"}, _MESSAGE]
 _SHAPES: Final[dict[str, dict[str, Any]]] = {
     "messages": {"anyOf": [*_ONE, {"type": "array", "items": {"anyOf": _ONE}}]},
     "query": {"anyOf": [{"type": "string"}, {"type": "array", "items": _MESSAGE}]},
-    "metadata": {"type": "object"},
-    "conversation": {"type": "object"},
+    "metadata": {"type": "object", "additionalProperties": True},
+    "conversation": {"type": "object", "additionalProperties": True},
 }
 #: Arguments that are ids, names or tags: not blank, without control characters.
 _LABELS: Final = frozenset(

@@ -1,5 +1,5 @@
 // Generated from docs/openapi.json by `make docs`; do not edit it by hand.
-// sha256 of that document: 7add4b424f38bd2539c0666ce8b2eff2a16154b182fc4a64142c4f1f4d2434a9
+// sha256 of that document: d8e904d4ced2188932a9ac2e35fa15eb719e9cd50825cd9f84e26d12783e8630
 
 export interface paths {
     "/v1/memories": {
@@ -811,7 +811,9 @@ export interface components {
              * Conversation
              * @description the conversation, with conversation_id, tags or source, if its capture may be restricted by the configuration.
              */
-            conversation?: Record<string, never> | null;
+            conversation?: {
+                [key: string]: unknown;
+            } | null;
             /**
              * Exclude
              * @description ids of items that the model has seen before.
@@ -1049,7 +1051,9 @@ export interface components {
              * Metadata
              * @description entries that the metadata of the message has: {"ticket": 7}. Values are equal as JSON.
              */
-            metadata?: Record<string, never> | null;
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
             /**
              * Minimum Importance
              * @description minimum importance, 0 to 1.
@@ -1273,7 +1277,9 @@ export interface components {
              * Metadata
              * @description entries that the metadata of the message has: {"ticket": 7}. Values are equal as JSON.
              */
-            metadata?: Record<string, never> | null;
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
         };
         /** UndoArguments */
         UndoArguments: {
