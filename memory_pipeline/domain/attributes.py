@@ -7,6 +7,7 @@ control character, and each label begins with one.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +16,30 @@ if TYPE_CHECKING:
 _MARK = "\x1f"
 #: Stands in place of a key. Keys of metadata are in lists.
 _SOURCE = "source"
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What the writers of some messages said about them.
+
+    `sources` are where their conversations come from, the latest last. Of two values of an entry of `metadata`, the
+    later one counts.
+    """
+
+    sources: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, messages: Iterable[Iterable[str]]) -> Attributes:
+        """Return the attributes in the labels of messages, oldest first."""
+        sources: dict[str, None] = {}
+        metadata: dict[str, Any] = {}
+        for source, entries in map(attributes_in, messages):
+            if source is not None:
+                sources.pop(source, None)
+                sources[source] = None
+            metadata |= entries
+        return cls(tuple(sources), metadata)
 
 
 def labels_of_attributes(source: str | None, metadata: Mapping[str, Any] | None) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from heapq import nsmallest
 from operator import attrgetter
@@ -13,11 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from memory_pipeline.domain.attributes import Attributes, labels_of_attributes
 from memory_pipeline.domain.authority import Authority, authority_of
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.graph.triples import Triple
 from memory_pipeline.domain.identity import EDIT
-from memory_pipeline.domain.scopes import user_identity
+from memory_pipeline.domain.messages import metadata_of
+from memory_pipeline.domain.scopes import optional_label, user_identity
 from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, shown
@@ -26,7 +28,7 @@ from memory_pipeline.lake.codec.graph import rows_to_triples
 from memory_pipeline.parameters import Within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import date
     from pathlib import Path
 
@@ -44,7 +46,8 @@ class GraphFact(Triple):
 
     `since` and `until` are the days it began and ended, in the lake's time zone. `score` is the relevance to the
     search, or 0. `identity` is the user or group whose memory it is from: ``user:`` or ``group:`` and an id; empty for
-    the agent's own memory. `said_by` is who said it last, to the user of the reader.
+    the agent's own memory. `said_by` is who said it last, to the user of the reader. `attributes` are those of the
+    messages that assert it, if they were asked for.
     """
 
     since: date
@@ -52,6 +55,7 @@ class GraphFact(Triple):
     score: float = 0.0
     identity: str = ""
     said_by: Authority = Authority.USER
+    attributes: Attributes | None = None
 
     @property
     def when(self) -> str:
@@ -89,6 +93,7 @@ class Entity:
         aliases: other names in their compared form, sorted.
         facts: number of current facts with this entity as source or target.
         updated_at: when the newest of these facts was stated.
+        attributes: of the messages that assert these facts, if they were asked for.
     """
 
     id: str
@@ -96,14 +101,19 @@ class Entity:
     aliases: tuple[str, ...]
     facts: int
     updated_at: datetime
+    attributes: Attributes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbor:
-    """An entity that facts connect to another one, in `distance` steps."""
+    """An entity that facts connect to another one, in `distance` steps.
+
+    `attributes` are those of the messages that assert its valid facts, if they were asked for.
+    """
 
     name: str
     distance: int
+    attributes: Attributes | None = None
 
 
 class NamedEntities(NamedTuple):
@@ -147,8 +157,16 @@ class Graph:
         self._state = state
         self._calendar = calendar
 
-    def entity(self, name: str) -> Entity | None:
-        """Return the entity with a name or alias; None if it is unknown or has no valid fact."""
+    def entity(self, name: str, *, attributes: bool = False) -> Entity | None:
+        """Return the entity with a name or alias; None if it is unknown or has no valid fact.
+
+        Args:
+            name: a name or an alias, in any case.
+            attributes: also return the sources and the metadata of the messages that assert its facts.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
         graph = self._state.snapshot()
         code = graph.code(_name("name", name))
         if code is None or not graph.degrees[code]:
@@ -157,19 +175,34 @@ class Graph:
         entity_id = graph.codes.name(code)
         aliases = tuple(sorted(alias for alias, other in graph.names.aliases.items() if other == entity_id))
         [name] = graph.spelt([code])
-        return Entity(entity_id, name, aliases, int(graph.degrees[code]), newest.updated_at)
+        described = self._attributes(graph, [code])[code] if attributes else None
+        return Entity(entity_id, name, aliases, int(graph.degrees[code]), newest.updated_at, described)
 
-    def facts(self, *, limit: FactCount = 100) -> Facts:
+    def facts(
+        self,
+        *,
+        limit: FactCount = 100,
+        from_source: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+        attributes: bool = False,
+    ) -> Facts:
         """Return the valid facts, newest first.
+
+        Args:
+            limit: 1 to 10,000.
+            from_source: only facts of messages from this source, such as ``slack`` or ``import:zep``.
+            metadata: only facts of messages whose metadata has these entries: ``{"ticket": 7}``. Values are equal as
+                JSON.
+            attributes: also return the sources and the metadata of the messages that assert them.
 
         Raises:
             InputError: an argument is invalid.
         """
         count_of("limit", limit, 1, MAX_FACTS)
+        wanted = _wanted(from_source, metadata)
         graph = self._state.snapshot()
-        return self._facts(
-            [(layer, graph.visible(at, np.arange(len(layer)))) for at, layer in enumerate(graph.layers)], limit
-        )
+        parts = [(layer, graph.visible(at, np.arange(len(layer)))) for at, layer in enumerate(graph.layers)]
+        return self._described(self._facts(self._having(parts, wanted), limit), is_asked=attributes)
 
     def fact(self, id: str) -> GraphFact | None:  # noqa: A002  # the usual name in stores
         """Return a fact by its id, even if it has ended; None if it is unknown."""
@@ -181,18 +214,32 @@ class Graph:
                 return self._fact(layer, row)
         return None
 
-    def facts_about(self, name: str, *, limit: FactCount = 100, at: When | None = None) -> Facts:
+    def facts_about(
+        self,
+        name: str,
+        *,
+        limit: FactCount = 100,
+        at: When | None = None,
+        from_source: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+        attributes: bool = False,
+    ) -> Facts:
         """Return the facts with an entity as source or target, newest first.
 
         Args:
             name: a name or an alias, in any case.
             limit: 1 to 10,000.
             at: only facts that were valid at this time, as known today.
+            from_source: only facts of messages from this source, such as ``slack`` or ``import:zep``.
+            metadata: only facts of messages whose metadata has these entries: ``{"ticket": 7}``. Values are equal as
+                JSON.
+            attributes: also return the sources and the metadata of the messages that assert them.
 
         Raises:
             InputError: an argument is invalid.
         """
         count_of("limit", limit, 1, MAX_FACTS)
+        wanted = _wanted(from_source, metadata)
         instant = None if at is None else self._calendar.moment("at", at)
         graph = self._state.snapshot()
         code = graph.code(_name("name", name))
@@ -201,7 +248,7 @@ class Graph:
         parts = list(graph.around(np.array([code]), only_holding=at is None))
         if instant is not None:
             parts = [(layer, layer.held_at(rows, instant)) for layer, rows in parts]
-        return self._facts(parts, limit)
+        return self._described(self._facts(self._having(parts, wanted), limit), is_asked=attributes)
 
     def history(self, subject: str, predicate: str | None = None, *, limit: FactCount = 100) -> Facts:
         """Return all facts with a subject, including ended ones, in the order in which they began.
@@ -236,6 +283,9 @@ class Graph:
         depth: Annotated[int, Within(1, MAX_DEPTH)] = 1,
         *,
         limit: FactCount = 1_000,
+        from_source: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+        attributes: bool = False,
     ) -> Neighbors:
         """Return the entities that facts connect to one, in either direction: nearest first, then by id.
 
@@ -245,11 +295,15 @@ class Graph:
             name: a name or an alias, in any case.
             depth: maximum distance, 1 to 6 steps.
             limit: 1 to 10,000.
+            from_source: walk only through facts of messages from this source, such as ``slack`` or ``import:zep``.
+            metadata: walk only through facts of messages whose metadata has these entries: ``{"ticket": 7}``. Values
+                are equal as JSON.
+            attributes: also return the sources and the metadata of the messages that assert the entities' facts.
 
         Raises:
             InputError: an argument is invalid.
         """
-        graph = self._state.snapshot()
+        graph, wanted = self._state.snapshot(), _wanted(from_source, metadata)
         count_of("depth", depth, 1, MAX_DEPTH)
         count_of("limit", limit, 1, MAX_FACTS)
         code = graph.code(_name("name", name))
@@ -263,14 +317,16 @@ class Graph:
         total = 0
         for distance in range(1, depth + 1):
             is_new = np.zeros(len(seen), np.bool_)
-            is_new[graph.connected_to(frontier)] = True
+            is_new[self._connected(graph, frontier, wanted)] = True
             frontier = np.flatnonzero(is_new & ~seen)
             if not len(frontier):
                 break
             seen |= is_new
             total += len(frontier)
             nearest = nsmallest(limit - len(found), frontier.tolist(), key=graph.codes.name)
-            found += [Neighbor(name, distance) for name in graph.spelt(nearest)]
+            known = self._attributes(graph, nearest) if attributes else {}
+            spelt = zip(nearest, graph.spelt(nearest), strict=True)
+            found += [Neighbor(name, distance, known.get(code)) for code, name in spelt]
         return Neighbors(found, total)
 
     def search(
@@ -398,6 +454,54 @@ class Graph:
         """
         return self._state.snapshot().code(_name(argument, name)) is not None
 
+    def _connected(self, graph: GraphSnapshot, codes: NDArray[np.int64], wanted: frozenset[str]) -> NDArray[np.int64]:
+        """Return the entities that facts with labels connect to some, with duplicates, and these themselves."""
+        if not wanted:
+            return graph.connected_to(codes)
+        parts = [(layer, rows[layer.leads[rows]]) for layer, rows in graph.around(codes)]
+        ends = [layer.ends[end][rows] for layer, rows in self._having(parts, wanted) for end in (0, 1)]
+        return np.concatenate(ends)
+
+    def _having(
+        self, parts: list[tuple[Layer, NDArray[np.int64]]], wanted: frozenset[str]
+    ) -> list[tuple[Layer, NDArray[np.int64]]]:
+        """Return the rows with evidence that has all of some labels."""
+        if not wanted:
+            return parts
+        return [
+            (layer, rows[np.array([any(map(wanted.issubset, one)) for one in self._labels(layer, rows)], np.bool_)])
+            for layer, rows in parts
+        ]
+
+    def _labels(self, layer: Layer, rows: NDArray[np.int64]) -> list[list[tuple[str, ...]]]:
+        """Return the labels of each message that asserts a fact, for each row."""
+        taken = layer.rows.select(["evidence", "conversation_id"]).take(pa.array(rows))
+        pairs = [*zip(taken["evidence"].to_pylist(), taken["conversation_id"].to_pylist(), strict=True)]
+        known = self._state.labels({one for evidence, _ in pairs for one in evidence})
+        return [_labels_of(evidence, conversation_id, known) for evidence, conversation_id in pairs]
+
+    def _attributes(self, graph: GraphSnapshot, codes: Sequence[int]) -> dict[int, Attributes]:
+        """Return the attributes of entities: of the evidence of their valid facts, the newest fact last."""
+        found: dict[int, list[tuple[int, list[tuple[str, ...]]]]] = {code: [] for code in codes}
+        for layer, rows in graph.around(np.array(codes, np.int64)):
+            ends = zip(*(numbers[rows].tolist() for numbers in layer.ends), strict=True)
+            stated = layer.updated_at[rows].tolist()
+            for both, at, labels in zip(ends, stated, self._labels(layer, rows), strict=True):
+                for code in found.keys() & {*both}:
+                    found[code].append((at, labels))
+        return {
+            code: Attributes.of(one for _, labels in sorted(facts) for one in labels) for code, facts in found.items()
+        }
+
+    def _described(self, facts: Facts, *, is_asked: bool) -> Facts:
+        """Return facts with their attributes, if they are asked for."""
+        if not is_asked:
+            return facts
+        known = self._state.labels({one for fact in facts for one in fact.evidence})
+        labels = (_labels_of(fact.evidence, fact.conversation_id, known) for fact in facts)
+        described = (replace(fact, attributes=Attributes.of(one)) for fact, one in zip(facts, labels, strict=True))
+        return Facts(described, facts.total)
+
     def _facts(
         self,
         parts: list[tuple[Layer, NDArray[np.int64]]],
@@ -430,6 +534,19 @@ class Graph:
             identity=identity,
             said_by=authority_of(origin, "", f"{own}: ", identity, user_id),
         )
+
+
+def _labels_of(
+    evidence: Sequence[str], conversation_id: str | None, known: Mapping[str, tuple[str, ...]]
+) -> list[tuple[str, ...]]:
+    """Return the labels of the evidence of a fact, oldest first. An imported edit has its source as conversation."""
+    source = labels_of_attributes(conversation_id, None) if evidence[-1].startswith(EDIT) else ()
+    return [*(known[one] for one in evidence), *([source] if source else [])]
+
+
+def _wanted(from_source: str | None, metadata: Mapping[str, object] | None) -> frozenset[str]:
+    source = optional_label("from_source", from_source)
+    return frozenset(labels_of_attributes(source, metadata_of(metadata) or None))
 
 
 def _name(argument: str, value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from functools import cached_property, partial
 from operator import is_
@@ -11,13 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.attributes import labels_of_attributes
 from memory_pipeline.domain.graph.triples import ALIASES, Names, fold_operations, name_key
+from memory_pipeline.domain.identity import MESSAGE, Reference
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.graph.snapshot import Codes, GraphSnapshot, Layer
 from memory_pipeline.lake.codec.graph import rows_to_operations, triples_to_rows
 from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.index.rows_of_scope import RowsOfScope
-from memory_pipeline.lake.schemas import GRAPH_FACTS, IS_FACT
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, IS_FACT
 from memory_pipeline.overlay import Overlay
 
 if TYPE_CHECKING:
@@ -121,6 +124,8 @@ class GraphOverlay(Overlay[_StoredGraph, "list[Operation]", GraphSnapshot]):
         self._facts = RowsOfScope(lake.graph_rows, scope, _SCHEMA.names, IS_FACT, is_worth)
         self._aliases = RowsOfScope(lake.operations, scope, lake.operations.schema.names, _IS_ALIAS, is_worth)
         self._places = RowsOfScope(lake.operations, scope, _PLACE_COLUMNS)
+        #: The version of the facts, the hours that were read, and the labels of their messages.
+        self._labels: tuple[int, set[str], dict[str, tuple[str, ...]]] = (-1, set(), {})
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -146,6 +151,27 @@ class GraphOverlay(Overlay[_StoredGraph, "list[Operation]", GraphSnapshot]):
         columns = (rows[name].to_pylist() for name in ("subject_id", "evidence_id", "placed_at"))
         places = {source: place for name, source, place in zip(*columns, strict=True) if names.key(name) == source_id}
         return places | {one.message_ids[0]: one.placed_at for one in found if names.key(one.subject) == source_id}
+
+    def labels(self, evidence: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Return the labels of messages by their ids; see :mod:`memory_pipeline.domain.attributes`.
+
+        They are those of the facts that were read from the messages. Only the hours of the messages are read, once.
+        """
+        files = {} if self._journal is None else self._journal.files()
+        found: dict[str, tuple[str, ...]] = {}
+        for file in files.values():
+            found |= {one: _labels_in(fact.source, fact.metadata) for fact in file.facts for one in fact.message_ids}
+            found |= {} if file.rows is None else _labels_of(file.rows)
+        version = self._lake.tables.version(FACTS)
+        if version != self._labels[0]:
+            self._labels = (version, set(), {})
+        _, read, stored = self._labels
+        hours = {Reference.parse(one).period.key for one in evidence if one.startswith(MESSAGE)} - read
+        if hours and version >= 0:
+            is_own = pc.field("scope") == self._scope.key
+            stored |= _labels_of(self._lake.tables.read(FACTS, hours, columns=_LABELLED, where=is_own))
+        read |= hours
+        return {one: found.get(one) or stored.get(one, ()) for one in evidence}
 
     def _stored(self, known: _StoredGraph | None) -> _StoredGraph:
         rows = self._facts.read()
@@ -183,6 +209,19 @@ class GraphOverlay(Overlay[_StoredGraph, "list[Operation]", GraphSnapshot]):
         new = refold_changed(self._scope, self.vocabulary, before, [*changed, *replaced], stored, touching)
         rows = triples_to_rows({self._scope: new.triples})
         return GraphSnapshot(rows.select(_SCHEMA.names), new.names, base.graph, new.replaced, self._scope.identity)
+
+
+_LABELLED = ("message_ids", "source", "metadata")
+
+
+def _labels_of(facts: pa.Table) -> dict[str, tuple[str, ...]]:
+    facts = facts.filter(pc.or_(facts["source"].is_valid(), facts["metadata"].is_valid()))
+    rows = zip(*(facts[name].to_pylist() for name in _LABELLED), strict=True)
+    return {one: _labels_in(source, metadata) for ids, source, metadata in rows for one in ids}
+
+
+def _labels_in(source: str | None, metadata: str | None) -> tuple[str, ...]:
+    return labels_of_attributes(source, json.loads(metadata) if metadata else None)
 
 
 def _touching(graph: GraphSnapshot, identifiers: Collection[str]) -> Groups:
@@ -247,6 +286,13 @@ class JoinedGraphs:
             if self._top is None or not is_same:
                 self._parts, self._top = parts, self._join(parts, overlays[0].vocabulary)
             return self._top
+
+    def labels(self, evidence: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Return the labels of messages, as :meth:`GraphOverlay.labels` does."""
+        found: dict[str, tuple[str, ...]] = dict.fromkeys(evidence, ())
+        for overlay in self._scopes():
+            found |= {one: labels for one, labels in overlay.labels(evidence).items() if labels}
+        return found
 
     def _join(self, parts: Sequence[GraphSnapshot], vocabulary: Vocabulary) -> JoinedSnapshot:
         claims = [(alias, name) for part in parts for alias, name in part.names.aliases.items()]

@@ -1,5 +1,5 @@
 // Generated from docs/openapi.json by `make docs`; do not edit it by hand.
-// sha256 of that document: d8e904d4ced2188932a9ac2e35fa15eb719e9cd50825cd9f84e26d12783e8630
+// sha256 of that document: a0871f924915f0bc2844c43f251b45ec3952cb967aa5c896e2ed7b45c78b39c4
 
 export interface paths {
     "/v1/memories": {
@@ -1987,7 +1987,8 @@ export interface components {
          *
          *     since and until are the days it began and ended, in the lake's time zone. score is the relevance to the
          *     search, or 0. identity is the user or group whose memory it is from: user: or group: and an id; empty for
-         *     the agent's own memory. said_by is who said it last, to the user of the reader.
+         *     the agent's own memory. said_by is who said it last, to the user of the reader. attributes are those of the
+         *     messages that assert it, if they were asked for.
          */
         GraphFact: {
             /** @description hash of scope, source, label, target, start, and first evidence. */
@@ -2033,14 +2034,31 @@ export interface components {
             identity: string;
             /** @enum {string} */
             said_by: "user" | "member" | "assistant" | "pasted" | "import" | "tool" | "operator";
+            attributes: components["schemas"]["Attributes"] | null;
+        };
+        /**
+         * Attributes
+         * @description What the writers of some messages said about them.
+         *
+         *     sources are where their conversations come from, the latest last. Of two values of an entry of metadata, the
+         *     later one counts.
+         */
+        Attributes: {
+            sources: string[];
+            metadata: {
+                [key: string]: unknown;
+            };
         };
         /**
          * Neighbor
          * @description An entity that facts connect to another one, in distance steps.
+         *
+         *     attributes are those of the messages that assert its valid facts, if they were asked for.
          */
         Neighbor: {
             name: string;
             distance: number;
+            attributes: components["schemas"]["Attributes"] | null;
         };
         /**
          * Entity
@@ -2060,6 +2078,8 @@ export interface components {
              * @description when the newest of these facts was stated.
              */
             updated_at: string;
+            /** @description of the messages that assert these facts, if they were asked for. */
+            attributes: components["schemas"]["Attributes"] | null;
         };
         /**
          * ReadReceipt
@@ -5299,7 +5319,16 @@ export interface operations {
     graph_facts: {
         parameters: {
             query?: {
+                /** @description 1 to 10,000. */
                 limit?: number;
+                /** @description only facts of messages from this source, such as slack or import:zep. */
+                from_source?: string | null;
+                /** @description only facts of messages whose metadata has these entries: {"ticket": 7}. Values are equal as JSON. */
+                metadata?: {
+                    [key: string]: unknown;
+                } | null;
+                /** @description also return the sources and the metadata of the messages that assert them. */
+                attributes?: boolean;
             };
             header?: never;
             path?: never;
@@ -5806,6 +5835,14 @@ export interface operations {
                 limit?: number;
                 /** @description only facts that were valid at this time, as known today. */
                 at?: string | null;
+                /** @description only facts of messages from this source, such as slack or import:zep. */
+                from_source?: string | null;
+                /** @description only facts of messages whose metadata has these entries: {"ticket": 7}. Values are equal as JSON. */
+                metadata?: {
+                    [key: string]: unknown;
+                } | null;
+                /** @description also return the sources and the metadata of the messages that assert them. */
+                attributes?: boolean;
             };
             header?: never;
             path: {
@@ -5937,6 +5974,14 @@ export interface operations {
                 depth?: number;
                 /** @description 1 to 10,000. */
                 limit?: number;
+                /** @description walk only through facts of messages from this source, such as slack or import:zep. */
+                from_source?: string | null;
+                /** @description walk only through facts of messages whose metadata has these entries: {"ticket": 7}. Values are equal as JSON. */
+                metadata?: {
+                    [key: string]: unknown;
+                } | null;
+                /** @description also return the sources and the metadata of the messages that assert the entities' facts. */
+                attributes?: boolean;
             };
             header?: never;
             path: {
@@ -6063,9 +6108,13 @@ export interface operations {
     };
     graph_entity: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description also return the sources and the metadata of the messages that assert its facts. */
+                attributes?: boolean;
+            };
             header?: never;
             path: {
+                /** @description a name or an alias, in any case. */
                 name: string;
             };
             cookie?: never;
