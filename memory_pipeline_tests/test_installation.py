@@ -222,13 +222,14 @@ def test_a_missing_extra_is_named(installed: Installation, tmp_path: Path) -> No
 def test_every_module_can_be_imported_or_names_its_extra(installed: Installation) -> None:
     """Only `Storage` imports the modules on S3, after it has asked for s3fs. Only Alembic loads migrations.
 
-    The service is imported by its `server`, which asks for FastAPI first.
+    The service is imported by its `server`, which asks for FastAPI first, and the explorer by its command.
     """
     missing = json.loads(run(installed.python, "-c", MODULES))
     asked_before = (
         "memory_pipeline.lake.files.s3_",
         "memory_pipeline.sessions.migrations.",
         "memory_pipeline.service.",
+        "memory_pipeline.explorer.",
     )
     assert [name for name in missing if not name.startswith(asked_before)] == []
 

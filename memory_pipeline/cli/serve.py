@@ -133,6 +133,34 @@ def serve(
     )  # fmt: skip
 
 
+def _of_root(function: Callable[..., Any]) -> Callable[..., Any]:
+    return root_option()(function)
+
+
+@command(cli, _of_root)
+def ui(root: str | None, port: int = 8766, allow_corrections: bool = False) -> None:
+    """Show the memory of the lake in a browser, on this machine alone.
+
+    Agents and users, the calendar from years to messages, searches with their reasons, the graph, durable memories with
+    their history, conversations with what was learned from them, cost and delays. It changes nothing, unless
+    corrections are allowed.
+
+    Args:
+        port: the port.
+        allow_corrections: let the pages correct statements and forget memories. A correction shows its plan first.
+    """
+    from memory_pipeline.errors import require
+
+    require("ui", "fastapi")
+    require("ui", "jinja2")
+    from memory_pipeline.explorer.app import Explorer
+    from memory_pipeline.service.server import listen
+
+    lake = lake_of(settings_of(root))
+    click.echo(f"open http://localhost:{port}", err=True)
+    listen(Explorer(lake, allows_corrections=allow_corrections).app(), "127.0.0.1", port)
+
+
 @cli.group()
 def tokens() -> None:
     """Make, list and revoke the tokens of the service."""

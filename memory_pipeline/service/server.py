@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from socket import socket
     from typing import Any
 
+    from starlette.types import ASGIApp
+
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
 
@@ -71,14 +73,30 @@ def serve(
     if (certificate is None) != (key is None):
         raise InputError("TLS needs a certificate and its key; give --tls-certificate and --tls-key")
     app = service_app(lake, default, allows_open=is_local, **options)
+    announce(f"serving {lake.storage.uri} on {'https' if certificate else 'http'}://{host}:{port}, documented at /docs")
+    announcement = Announcement(lake, default, host, port) if is_local and certificate is None else None
+    listen(app, host, port, certificate, key, announcement)
+
+
+def listen(
+    app: ASGIApp,
+    host: str,
+    port: int,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    announcement: Announcement | None = None,
+) -> None:
+    """Serve an application until the process is asked to end.
+
+    Raises:
+        ConfigurationError: the address cannot be used.
+    """
     configuration = uvicorn.Config(
         app, host, port, access_log=False, log_level="warning", timeout_graceful_shutdown=_GRACE, server_header=False,
         ssl_certfile=None if certificate is None else str(certificate), ssl_keyfile=None if key is None else str(key),
     )  # fmt: skip
-    announce(f"serving {lake.storage.uri} on {'https' if certificate else 'http'}://{host}:{port}, documented at /docs")
     server = _Server(configuration)
-    if is_local and certificate is None:
-        server.announcement = Announcement(lake, default, host, port)
+    server.announcement = announcement
     try:
         server.run()
     except SystemExit:

@@ -1,0 +1,1 @@
+"""The explorer: pages that show an agent's memory to a person."""
