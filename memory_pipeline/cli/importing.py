@@ -59,7 +59,7 @@ def import_(
     \b
     chatgpt   claude   claude-code   codex   sharegpt   openai   messages   slack   discord   discord-package
     telegram   whatsapp   mail   gemini   gemini-cli   langchain
-    mem0   zep   zep-thread   letta   langmem   hindsight   mcp-memory
+    mem0   zep   zep-thread   letta   langmem   hindsight   mcp-memory   cogx
 
     Times, speakers and conversations stay as they are. Each conversation has the source import:NAME, so that
     `memory-pipeline rollback --source import:NAME` withdraws it. An export may be imported again, or a later one: only

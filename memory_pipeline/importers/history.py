@@ -16,6 +16,7 @@ from memory_pipeline.importers.chatgpt import CHATGPT
 from memory_pipeline.importers.claude import CLAUDE
 from memory_pipeline.importers.claude_code import CLAUDE_CODE
 from memory_pipeline.importers.codex import CODEX
+from memory_pipeline.importers.cogx import COGX
 from memory_pipeline.importers.discord import DISCORD, DISCORD_PACKAGE
 from memory_pipeline.importers.durable import DurableImport
 from memory_pipeline.importers.files import UNREADABLE, export_at
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 #: The first one that matches a file counts: special formats come before general ones.
 FORMATS: Final[tuple[Format, ...]] = (
     CHATGPT, CLAUDE, CLAUDE_CODE, CODEX, GEMINI, GEMINI_CLI, SLACK, DISCORD, DISCORD_PACKAGE, TELEGRAM, WHATSAPP, MAIL,
-    MEM0, ZEP, ZEP_THREAD, LETTA, LANGMEM, HINDSIGHT, MCP_MEMORY, LANGCHAIN, SHAREGPT, OPENAI, MESSAGES,
+    COGX, MEM0, ZEP, ZEP_THREAD, LETTA, LANGMEM, HINDSIGHT, MCP_MEMORY, LANGCHAIN, SHAREGPT, OPENAI, MESSAGES,
 )  # fmt: skip
 _BROKEN: Final = re.compile(r"[\x00\ud800-\udfff]")
 #: Names of unknown files that are shown.

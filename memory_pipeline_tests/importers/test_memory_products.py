@@ -25,6 +25,33 @@ MEM0: dict[str, Any] = {
     ],
     "relations": [{"source": "dev", "relationship": "works_at", "destination": "TechCorp"}],
 }  # fmt: skip
+COGX: dict[str, list[dict[str, Any]]] = {
+    "episodes.jsonl": [
+        {"kind": "episode", "external_system": "zep", "external_id": "ep1", "created_at": "2024-05-01T10:00:00Z",
+         "turns": [{"role": "system", "content": "Be kind."},
+                   {"role": "user", "content": "I sail.", "occurred_at": "2024-05-01T10:01:00Z"},
+                   {"role": "assistant", "content": "Where?"}]},
+    ],
+    "entities.jsonl": [
+        {"kind": "entity", "external_system": "cognee", "external_id": "e1", "name": "Anna", "entity_type": "Person",
+         "description": "Sails a lot.", "created_at": "2024-05-01T10:00:00Z"},
+    ],
+    "facts.jsonl": [
+        {"kind": "fact", "external_system": "cognee", "external_id": "f1", "subject_ref": "e1", "predicate": "works_at",
+         "object_ref": "Acme", "fact_text": "Anna works at Acme.", "valid_at": "2024-05-01T00:00:00Z"},
+        {"kind": "fact", "external_system": "cognee", "external_id": "f2", "subject_ref": "e1", "predicate": "lives_in",
+         "object_ref": "Porto", "valid_at": "2023-05-01T00:00:00Z", "invalid_at": "2024-01-01T00:00:00Z"},
+        {"kind": "fact", "external_system": "cognee", "external_id": "f3"},
+    ],
+    "memories.jsonl": [
+        {"kind": "memory", "external_system": "mem0", "external_id": "m1", "content": "Likes figs",
+         "categories": ["food"], "created_at": "2024-05-02T10:00:00Z", "scope": {"user_id": "other"}},
+    ],
+    "memory_blocks.jsonl": [
+        {"kind": "memory_block", "external_system": "letta", "external_id": "b1", "label": "human", "value": "A nurse.",
+         "created_at": "2024-05-02T10:00:00Z"},
+    ],
+}  # fmt: skip
 ZEP = {
     "nodes": [{"uuid": "n1", "name": "Kendra", "labels": ["Entity"]}, {"uuid": "n2", "name": "Adidas", "labels": []}],
     "edges": [
@@ -188,3 +215,27 @@ def test_relations_of_an_export_are_written_together(tmp_path: Path, root: str) 
     report = imported(Lake(root), written(tmp_path / "memory.jsonl", as_lines(*lines)))
     assert (report.relations, report.memories_repeated) == (50, 50)
     assert len(list(Path(root, "journal", "pending").rglob("*.jsonl*"))) <= 2
+
+
+def test_cogx(tmp_path: Path, root: str) -> None:
+    folder = tmp_path / "cogx"
+    for name, records in COGX.items():
+        written(folder / name, as_lines(*records))
+    written(folder / "manifest.json", {"cogx_version": "0.1", "source_system": "cognee", "counts": {"fact": 3}})
+    written(folder / "nodes.jsonl", as_lines({"id": "n1", "type": "Node"}))
+    memory = Memory(root, user_id="anna")
+    report = memory.import_history(folder)
+    assert not report.unread
+    assert (report.ingestion.accepted, report.memories, report.relations, report.ingestion.set_aside) == (2, 4, 3, 1)
+    said = [(one.role.value, one.content) for one in memory.conversations.get("cogx:ep1")]
+    assert said == [("user", "I sail."), ("assistant", "Where?")]
+    found = {one.content for one in memory.reader.memories.list(limit=100)}
+    assert {"Likes figs", "A nurse.", "Anna: Sails a lot.", "Anna works at Acme."} <= found
+    history = {(one.source, one.label, one.target): one.valid_to is None for one in memory.graph.history("Anna")}
+    assert history == {
+        ("Anna", "is_a", "Person"): True,
+        ("Anna", "works_at", "Acme"): True,
+        ("Anna", "lives_in", "Porto"): False,
+    }
+    again = memory.import_history(folder)
+    assert (again.ingestion.accepted, again.memories, again.relations) == (0, 0, 0)
