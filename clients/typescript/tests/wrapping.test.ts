@@ -40,6 +40,10 @@ const versions = {
     model: (answers: string[] = []) => modelOf(MockLanguageModelV4, answers),
     ask: async (model: MockLanguageModelV4, messages: ai7.ModelMessage[], instructions = "Be kind.") =>
       (await ai7.generateText({ model, messages, instructions })).text,
+    useTool: async (model: MockLanguageModelV4, prompt: string) => {
+      const weather = ai7.tool({ inputSchema: ai7.jsonSchema({ type: "object" }), execute: async () => "Rain." });
+      return (await ai7.generateText({ model, prompt, tools: { weather }, stopWhen: ai7.stepCountIs(3) })).text;
+    },
     stream: (model: MockLanguageModelV4, prompt: string) => ai7.streamText({ model, prompt }).textStream,
     wrap: (memory: Memory, model: MockLanguageModelV4, options?: WrapOptions) =>
       ai7.wrapLanguageModel({ model, middleware: memory.middleware(options) }) as MockLanguageModelV4,
@@ -48,6 +52,10 @@ const versions = {
     model: (answers: string[] = []) => modelOf(MockLanguageModelV3, answers),
     ask: async (model: MockLanguageModelV3, messages: ai6.ModelMessage[], system = "Be kind.") =>
       (await ai6.generateText({ model, messages, system })).text,
+    useTool: async (model: MockLanguageModelV3, prompt: string) => {
+      const weather = ai6.tool({ inputSchema: ai6.jsonSchema({ type: "object" }), execute: async () => "Rain." });
+      return (await ai6.generateText({ model, prompt, tools: { weather }, stopWhen: ai6.stepCountIs(3) })).text;
+    },
     stream: (model: MockLanguageModelV3, prompt: string) => ai6.streamText({ model, prompt }).textStream,
     wrap: (memory: Memory, model: MockLanguageModelV3, options?: WrapOptions) =>
       ai6.wrapLanguageModel({ model, middleware: memory.middleware(options) }) as MockLanguageModelV3,
@@ -56,7 +64,7 @@ const versions = {
 type Version = (typeof versions)["AI SDK 7"];
 
 for (const [name, version] of Object.entries(versions)) {
-  const { model: newModel, ask, stream, wrap } = version as unknown as Version;
+  const { model: newModel, ask, useTool, stream, wrap } = version as unknown as Version;
   describe(name, () => {
     test("a later conversation gets what was said in an earlier one", async () => {
       const memory = newMemory();
@@ -114,6 +122,29 @@ for (const [name, version] of Object.entries(versions)) {
       const said = (await memory.search("", {})).items.map((one) => one.content).join("\n");
       assert.match(said, /Count\./);
       assert.match(said, /One two/);
+    });
+
+    test("the steps of an answer with tools are one conversation, without the calls", async () => {
+      const memory = newMemory();
+      const steps = [
+        { content: [{ type: "tool-call" as const, toolCallId: "1", toolName: "weather", input: "{}" }], finishReason: { unified: "tool-calls" as const, raw: undefined }, usage, warnings: [] },
+        { content: [{ type: "text" as const, text: "It rains in Porto." }], finishReason, usage, warnings: [] },
+      ];
+      await memory.add("I live in Porto.");
+      const inner = newModel();
+      const prompts: unknown[] = [];
+      inner.doGenerate = async ({ prompt }) => {
+        prompts.push(prompt[0]);
+        return steps.shift() ?? assert.fail();
+      };
+      assert.equal(await useTool(memory.wrap(inner), "How is the weather where I live?"), "It rains in Porto.");
+      assert.match(JSON.stringify(prompts[0]), /I live in Porto/);
+      assert.deepEqual(prompts[1], prompts[0]);
+      const { items } = await memory.request("GET", "/v1/conversations", {});
+      const path = { conversation_id: items.find((one) => !one.content.includes("I live in Porto"))?.id ?? "" };
+      const { items: said } = await memory.request("GET", "/v1/conversations/{conversation_id}", { path });
+      assert.equal(items.length, 2);
+      assert.deepEqual(said.map((one) => one.content), ["How is the weather where I live?", "It rains in Porto."]);
     });
 
     test("errors of memory do not stop the model", async () => {
