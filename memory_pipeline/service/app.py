@@ -24,7 +24,7 @@ from memory_pipeline.service.health import add_health
 from memory_pipeline.service.hooks import add_hooks
 from memory_pipeline.service.mcp_http import McpOverHttp
 from memory_pipeline.service.operations import BackgroundWork, Operations
-from memory_pipeline.service.problems import ProblemError, problem_of
+from memory_pipeline.service.problems import ProblemError, problem_of, title_of
 from memory_pipeline.service.results import Schemas
 from memory_pipeline.service.routes import ROUTES
 
@@ -133,7 +133,7 @@ def _add_errors(app: FastAPI) -> None:
                 one for one in app.routes if isinstance(one, Route) and one.matches(request.scope)[0] != Match.NONE
             ]
             headers["Allow"] = ", ".join(sorted({method for one in routes for method in one.methods or ()}))
-        kind = status.phrase.lower().replace(" ", "-")
+        kind = title_of(status).lower().replace(" ", "-")
         return ProblemError(status, kind, str(error.detail), headers=headers).response()
 
     def invalid(_: Request, error: Exception) -> Response:

@@ -17,7 +17,7 @@ from memory_pipeline.domain.scopes import MAX_ID
 from memory_pipeline.errors import AccessDeniedError, InputError, shown
 from memory_pipeline.parameters import parameters_of, prose_of
 from memory_pipeline.service.operations import BackgroundWork
-from memory_pipeline.service.problems import CONTENT_TYPE, ProblemError
+from memory_pipeline.service.problems import CONTENT_TYPE, ProblemError, title_of
 from memory_pipeline.service.results import to_bytes
 from memory_pipeline.service.routes import DELETE, GET
 
@@ -162,7 +162,7 @@ def operation_response(operation: BackgroundWork, status: HTTPStatus) -> Respons
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the descriptions of answers that are problems."""
     content = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {one: {"description": HTTPStatus(one).phrase, "content": content} for one in statuses or _PROBLEMS}
+    return {one: {"description": title_of(HTTPStatus(one)), "content": content} for one in statuses or _PROBLEMS}
 
 
 def _responses(route: Route, schemas: Schemas) -> dict[int | str, dict[str, Any]]:

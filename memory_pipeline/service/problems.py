@@ -62,6 +62,15 @@ _KINDS: Final[tuple[tuple[type[Exception], str, HTTPStatus], ...]] = (
 )
 
 
+#: Titles by RFC 9110. Python before 3.13 has those of an earlier one.
+_TITLES: Final = {413: "Content Too Large", 422: "Unprocessable Content"}
+
+
+def title_of(status: HTTPStatus) -> str:
+    """Return the title of a status, the same on each version of Python."""
+    return _TITLES.get(status, status.phrase)
+
+
 class ProblemError(Exception):
     """An answer that is a problem."""
 
@@ -82,7 +91,7 @@ class ProblemError(Exception):
     @property
     def record(self) -> dict[str, object]:
         """The problem as a JSON object."""
-        found = {"type": f"{_TYPE}{self.kind}", "title": self.status.phrase, "status": int(self.status)}
+        found = {"type": f"{_TYPE}{self.kind}", "title": title_of(self.status), "status": int(self.status)}
         return found | {"detail": self.detail} | ({"errors": self.errors} if self.errors else {})
 
     def response(self) -> Response:

@@ -88,7 +88,7 @@ test("an error tells what is wrong", async () => {
   const memory = newMemory();
   await assert.rejects(memory.search("tea", { limit: 1000 }), (error) => {
     assert.ok(error instanceof MemoryError);
-    assert.equal(error.problem?.title, "Unprocessable Entity");
+    assert.equal(error.problem?.title, "Unprocessable Content");
     assert.match(error.message, /limit/);
     assert.ok(error.requestId);
     return has("invalid-input", 422)(error);
