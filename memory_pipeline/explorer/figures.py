@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline.lake.schemas import MODEL_CALLS, SUMMARIES
+from memory_pipeline.lake.schemas import MODEL_CALLS, READ_RECEIPTS, SUMMARIES
 from memory_pipeline.reader.activity import activities, users_of
 from memory_pipeline.steps.scheduling.planner import grain_status
 
@@ -43,12 +43,23 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What models cost, by agent, grain and month."""
+    """What models cost, by agent, grain and month.
+
+    `questions` counts the reads that handed memory to a model, of which receipts are kept; `of_questions` is what
+    models cost for them.
+    """
 
     by_agent: Mapping[tuple[str, str], Spent]
     by_grain: Mapping[tuple[str, str], Spent]
     by_month: Mapping[str, Spent]
     total: Spent
+    questions: int
+    of_questions: float
+
+    @property
+    def of_a_question(self) -> float:
+        """Dollars that models cost for one read that answered a question."""
+        return self.of_questions / self.questions if self.questions else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +118,9 @@ def costs_of(lake: Lake) -> Costs:
                 months[row["hour"][:7]], total,
             ):  # fmt: skip
                 spent.add(row)
-    return Costs(dict(agents), dict(sorted(grains.items())), dict(sorted(months.items())), total)
+    reads = lake.tables.read(READ_RECEIPTS, columns=["cost"])["cost"].to_pylist() if lake.exists else []
+    by_grain, by_month = dict(sorted(grains.items())), dict(sorted(months.items()))
+    return Costs(dict(agents), by_grain, by_month, total, len(reads), sum(one or 0.0 for one in reads))
 
 
 def agents_of(lake: Lake, costs: Costs) -> list[AgentRow]:

@@ -18,7 +18,7 @@ from starlette.requests import Request  # noqa: TC002  # FastAPI reads annotatio
 from starlette.responses import JSONResponse, Response
 
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.lake.schemas import MODEL_CALLS
+from memory_pipeline.lake.schemas import MODEL_CALLS, READ_RECEIPTS
 from memory_pipeline.service.problems import ProblemError
 from memory_pipeline.steps.scheduling.planner import grain_status
 
@@ -133,7 +133,14 @@ class _LakeFigures(Collector):
             tokens.add_metric([*labels, "in"], one["tokens_in_sum"] or 0)
             tokens.add_metric([*labels, "out"], one["tokens_out_sum"] or 0)
             dollars.add_metric(labels, one["cost_sum"] or 0.0)
-        yield from (calls, tokens, dollars)
+        reads = self._lake.tables.read(READ_RECEIPTS, columns=["cost"])["cost"].to_pylist()
+        answered = CounterMetricFamily(
+            "memory_pipeline_questions", "Reads that handed memory to a model, as far as receipts are kept.", len(reads)
+        )
+        cost = CounterMetricFamily(
+            "memory_pipeline_question_cost_dollars", "Cost of models for these reads.", sum(one or 0.0 for one in reads)
+        )
+        yield from (calls, tokens, dollars, answered, cost)
 
 
 def add_health(app: FastAPI, lake: Lake) -> ServiceMetrics:

@@ -107,6 +107,7 @@ def test_cost_delays_and_checks(client: TestClient) -> None:
     page = text_of(client.get("/quality?checks=1").text)
     assert "late" in page
     assert "checks passed" in page or "failed" in page
+    assert "questions were answered with memory" in page
 
 
 def test_no_text_of_a_memory_becomes_part_of_a_page(client: TestClient) -> None:

@@ -58,7 +58,11 @@ def test_a_scrape_is_parsed_and_counts(connect: Connect, lake: Lake) -> None:
     late = {one.labels["grain"]: one.value for one in families["memory_pipeline_summary_delay_seconds"].samples}
     assert late["working"] > 0
     assert late["yearly"] == 0
-    assert {"memory_pipeline_model_calls", "memory_pipeline_model_tokens"} <= families.keys()
+    assert {
+        "memory_pipeline_questions",
+        "memory_pipeline_model_calls",
+        "memory_pipeline_model_tokens",
+    } <= families.keys()
 
 
 def test_a_token_of_one_user_sees_no_metrics_of_all(connect: Connect) -> None:
