@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from starlette.responses import Response
 
 from memory_pipeline.domain.identity import Reference
+from memory_pipeline.domain.json_text import read_json
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.scopes import MAX_ID
 from memory_pipeline.errors import AccessDeniedError, InputError, shown
@@ -199,9 +200,9 @@ def _key() -> inspect.Parameter:
 
 def _rest(route: Route, given: list[Parameter]) -> inspect.Parameter:
     """Return the other parameters as one: the body, or the query."""
-    fields: dict[str, Any] = {one.name: _field(one) for one in given}
-    name = "".join(part.capitalize() for part in route.operation.split("_")) + "Arguments"
     is_query = route.verb in {GET, DELETE}
+    fields: dict[str, Any] = {one.name: _field(one, is_query=is_query) for one in given}
+    name = "".join(part.capitalize() for part in route.operation.split("_")) + "Arguments"
     model: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid", strict=not is_query), **fields)
     place = Query() if is_query else Body(openapi_examples={"example": {"value": dict(route.example)}})
     is_optional = is_query or not any(one.is_required for one in given)
@@ -210,8 +211,8 @@ def _rest(route: Route, given: list[Parameter]) -> inspect.Parameter:
     return inspect.Parameter("given", inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
 
 
-def _field(parameter: Parameter) -> tuple[Any, Any]:
-    kind: Any = _type_of(parameter)
+def _field(parameter: Parameter, *, is_query: bool) -> tuple[Any, Any]:
+    kind: Any = _JSON_TEXT if is_query and parameter.kind == "json" else _type_of(parameter)
     if parameter.is_list:
         kind = Union[kind, list[kind]] if parameter.kind == "string" else list[kind]  # noqa: UP007  # as above
     described = parameter.description or None
@@ -236,6 +237,20 @@ def _type_of(parameter: Parameter) -> Any:
         return Annotated[kind, Field(min_length=parameter.least, max_length=parameter.most)]
     shape = _SHAPES.get(parameter.name) if parameter.kind == "json" else None
     return kind if shape is None else Annotated[kind, WithJsonSchema(shape)]
+
+
+def _parsed(text: str) -> object:
+    """Return the value of a text of JSON. Raise InputError for another text."""
+    try:
+        return read_json(text)
+    except (ValueError, RecursionError):
+        raise InputError(f"{shown(text)} is no JSON") from None
+
+
+#: An object in a query.
+_JSON_TEXT: Final = Annotated[
+    str, AfterValidator(_parsed), WithJsonSchema({"type": "string", "contentMediaType": "application/json"})
+]
 
 
 def _checked_time(text: str) -> str:

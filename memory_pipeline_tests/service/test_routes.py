@@ -124,6 +124,7 @@ def test_values_of_a_session(anna: TestClient) -> None:
 
 def test_the_graph_and_summaries(anna: TestClient, lake: Lake) -> None:
     messages = [{"role": "user", "content": "My sister Carla lives in Faro.", "timestamp": "2026-01-05T09:00:00Z"}]
+    messages[0]["metadata"] = {"ticket": 7}  # type: ignore[assignment]  # all others are texts
     anna.post("/v1/memories", json={"messages": messages})
     assert done(anna, anna.post("/v1/run"))["status"] == "succeeded"
     facts = anna.get("/v1/graph/facts").json()
@@ -134,6 +135,10 @@ def test_the_graph_and_summaries(anna: TestClient, lake: Lake) -> None:
     assert anna.get(f"/v1/graph/facts/{fact}").json()["id"] == fact
     assert anna.get("/v1/graph/entities/Carla").json()["name"] == "Carla"
     assert anna.get("/v1/graph/entities/Carla/neighbors").json()["total"] > 0
+    near = anna.get("/v1/graph/entities/Carla/neighbors", params={"metadata": '{"ticket": 7}', "attributes": "true"})
+    assert [one["attributes"]["metadata"] for one in near.json()["items"]] == [{"ticket": 7}] * 2
+    assert anna.get("/v1/graph/facts", params={"metadata": '{"ticket": 8}'}).json()["total"] == 0
+    assert anna.get("/v1/graph/facts", params={"metadata": "ticket"}).status_code == 422
     assert anna.post("/v1/graph/search", json={"query": "Where does Carla live?"}).json()["items"]
     [summary] = anna.get("/v1/summaries/daily/2026-01-05").json()["items"]
     assert "Faro" in summary["content"]

@@ -1,5 +1,5 @@
 // Generated from docs/openapi.json by `make docs`; do not edit it by hand.
-// sha256 of that document: aa5c6038a55e39e5528ade52db88bc6300a361fa05961d8687a6eb285f88410d
+// sha256 of that document: 455a43e85a529d761b01a579c9589be830dfbbe2cb649954ed9ee387efbb4bc3
 
 export interface paths {
     "/v1/memories": {
@@ -5324,9 +5324,7 @@ export interface operations {
                 /** @description only facts of messages from this source, such as slack or import:zep. */
                 from_source?: string | null;
                 /** @description only facts of messages whose metadata has these entries: {"ticket": 7}. Values are equal as JSON. */
-                metadata?: {
-                    [key: string]: unknown;
-                } | null;
+                metadata?: string | null;
                 /** @description also return the sources and the metadata of the messages that assert them. */
                 attributes?: boolean;
             };
@@ -5838,9 +5836,7 @@ export interface operations {
                 /** @description only facts of messages from this source, such as slack or import:zep. */
                 from_source?: string | null;
                 /** @description only facts of messages whose metadata has these entries: {"ticket": 7}. Values are equal as JSON. */
-                metadata?: {
-                    [key: string]: unknown;
-                } | null;
+                metadata?: string | null;
                 /** @description also return the sources and the metadata of the messages that assert them. */
                 attributes?: boolean;
             };
@@ -5977,9 +5973,7 @@ export interface operations {
                 /** @description walk only through facts of messages from this source, such as slack or import:zep. */
                 from_source?: string | null;
                 /** @description walk only through facts of messages whose metadata has these entries: {"ticket": 7}. Values are equal as JSON. */
-                metadata?: {
-                    [key: string]: unknown;
-                } | null;
+                metadata?: string | null;
                 /** @description also return the sources and the metadata of the messages that assert the entities' facts. */
                 attributes?: boolean;
             };
