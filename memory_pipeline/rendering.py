@@ -162,9 +162,16 @@ def expiration_lines(done: Expiration, *, dry_run: bool) -> Iterator[str]:
     if not expired:
         yield "nothing has expired"
     elif dry_run:
-        yield f"{counted(done.rows, 'row')} would be deleted"
+        moved = f", {done.archived:,} of them archived" if done.archived else ""
+        yield f"{counted(done.rows, 'row')} would be deleted{moved}"
     else:
-        rows, files, size = counted(done.rows, "row"), counted(done.files, "file"), counted(done.bytes, "byte")
+        if done.archived:
+            yield f"{counted(done.archived, 'row')} archived"
+        rows, files, size = (
+            counted(done.rows - done.archived, "row"),
+            counted(done.files, "file"),
+            counted(done.bytes, "byte"),
+        )
         yield f"{rows}, {files}, {size} deleted ({done.seconds:.1f} s)"
 
 

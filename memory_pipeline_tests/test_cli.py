@@ -32,7 +32,7 @@ COMMANDS = [
     "ingest", "import", "convert", "run", "search", "recall", "inject", "expand", "graph", "memories", "consolidate",
     "mcp", "eval", "status", "sql", "config", "demo", "vacuum", "check", "repair", "forget", "verify-erasure", "expire",
     "agents", "users", "members", "capture", "extract", "share", "unshare", "shares", "team", "sessions",
-    "contexts", "receipt", "receipts", "redact", "trace", "correct", "corrections", "undo", "rollback",
+    "contexts", "receipt", "receipts", "redact", "trace", "correct", "corrections", "undo", "rollback", "restore",
     "rebuild", "export", "reembed", "serve", "tokens", "ui", "install",
 ]  # fmt: skip
 

@@ -22,7 +22,7 @@ from memory_pipeline.cli.terminal import progress
 from memory_pipeline.cli.verbs import command
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.errors import InputError, counted, shown
 from memory_pipeline.rendering import (
     WITHOUT_A_MODEL,
     consolidation_line,
@@ -168,6 +168,7 @@ def status(root: str | None, as_json: bool, now: datetime | None = None) -> None
     statuses = [grain_status(lake, grain, lake.start, now or datetime.now(UTC)) for grain in Grain]
     quarantined = lake.journal.quarantined()
     older = older_facts(lake, FAMILY, RULES)
+    archived = lake.archived.totals()
     stale = [model.name for model in stale_marts(lake)] if lake.storage.has("marts") else []
     if as_json:
         files = [file.path for file in lake.journal.pending()]
@@ -180,11 +181,15 @@ def status(root: str | None, as_json: bool, now: datetime | None = None) -> None
                     "quarantined": quarantined,
                     "older_facts": older,
                     "stale_marts": stale,
+                    "archived": archived,
                 }
             )
         )
     else:
         echo_table(status_lines(statuses, [rejection.reason for rejection in quarantined], nights, older))
+        for place, numbers in archived.items():
+            rows, size = counted(numbers["rows"], "row"), counted(numbers["bytes"], "byte")
+            click.echo(f"archived: {rows} of {place}, {size}; `memory-pipeline restore` brings them back")
         if stale:
             click.echo(f"behind their tables: marts {', '.join(stale)}; `memory-pipeline run` builds them")
         if not lake.configuration().uses_models:

@@ -220,6 +220,14 @@ verb(
 )
 verb(
     cli,
+    "client.memory:Memory.restore",
+    AgentMemory.memory,
+    lambda done: done.lines(),
+    options=_options,
+    note=nothing("nothing of it is archived"),
+)
+verb(
+    cli,
     "client.memory:Memory.corrections",
     AgentMemory.memory,
     _corrected,

@@ -249,6 +249,7 @@ class AsyncMemory(AsyncView):
     rollback = _awaited(Memory.rollback)
     corrections = _awaited(Memory.corrections)
     forget = _awaited(Memory.forget)
+    restore = _awaited(Memory.restore)
     run = _awaited(Memory.run)
     check = _awaited(Memory.check)
     read = _awaited(Memory.read)

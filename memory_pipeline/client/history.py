@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import fields
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, cast, overload
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, cast, overload
 
 from memory_pipeline.client.opened import AtTime, clock
 from memory_pipeline.client.tiers import TieredMemory
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.memories.events import AGENT
 from memory_pipeline.domain.subjects import Subject
+from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError
+from memory_pipeline.parameters import Within
 from memory_pipeline.writer import Receipt
 
 if TYPE_CHECKING:
@@ -28,6 +31,11 @@ if TYPE_CHECKING:
     from memory_pipeline.erasure import ErasureReport
     from memory_pipeline.erasure.forget import ErasurePreview
     from memory_pipeline.importers import ImportReport
+    from memory_pipeline.steps.archiving import Restoration
+
+
+#: Restored memory stays at most so many days.
+MAX_DAYS_RESTORED: Final = 36_525
 
 
 class AddedReceipt(Receipt):
@@ -273,6 +281,43 @@ class HistoricMemory(TieredMemory):
         if dry_run:
             return preview(self.lake, subject, at, is_shown=is_own(self.reader.scopes))
         return forget(self.lake, self._models, subject, at)
+
+    def restore(
+        self,
+        *,
+        since: When | None = None,
+        until: When | None = None,
+        days: Annotated[int, Within(1, MAX_DAYS_RESTORED)] = 30,
+        dry_run: bool = False,
+        now: When | None = None,
+    ) -> Restoration:
+        """Bring back what retention has moved to the archive: the same messages, facts and summaries, with their ids.
+
+        Periods that overlap the span of time come back, by default all. Searches, contexts and SQL find them again. No
+        model is asked. Retention leaves them for some days and then archives them again. With a user, this is what the
+        user's memory reads; without one, all of the agent, users included.
+
+        Args:
+            since: only periods that end after this time.
+            until: only periods that begin before this time.
+            days: how long retention leaves them.
+            dry_run: only return what would come back.
+            now: the current time.
+
+        Raises:
+            InputError: `days` is out of range.
+            LakeError: an erasure is not finished.
+            DamagedError: a file of the archive cannot be read.
+        """
+        from memory_pipeline.steps.archiving import archived_scopes, restore_rows
+
+        calendar = self.lake.calendar
+        first = None if since is None else calendar.instant("since", since)
+        last = None if until is None else calendar.instant("until", until, is_end=True)
+        at = calendar.moment("now", now or clock())
+        days = count_of("days", days, 1, MAX_DAYS_RESTORED)
+        scopes = self.reader.scopes if self.user_id is not None else archived_scopes(self.lake, self._scope)
+        return restore_rows(self.lake, scopes, first, last, at + timedelta(days=days), dry_run=dry_run)
 
     def rollback(
         self,

@@ -25,9 +25,11 @@ from memory_pipeline.domain.memories.consolidation import ConsolidationSettings
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.retention import (
+    ARCHIVE,
     DURATION_FORM,
     DURATION_OR_FOREVER_FORM,
     FOREVER,
+    KEPT_FORM,
     PLANS,
     WORKING_CLASSES,
     Duration,
@@ -35,6 +37,7 @@ from memory_pipeline.domain.retention import (
     RetentionClass,
     contradictions,
     parse_duration,
+    parse_kept,
 )
 from memory_pipeline.domain.scopes import MAX_ID, label_of
 from memory_pipeline.domain.text.secret_formats import SecretFormat, own_format
@@ -109,7 +112,16 @@ def _check_duration(value: object) -> object:
     return value
 
 
+def _check_kept(value: object) -> object:
+    try:
+        parse_kept(value)
+    except InputError:
+        raise ValueError(f"{described(value)} is not accepted; expected {KEPT_FORM}") from None
+    return value
+
+
 _Duration = Annotated[str, BeforeValidator(_check_duration), Field(description=DURATION_OR_FOREVER_FORM)]
+_Kept = Annotated[str, BeforeValidator(_check_kept), Field(description=KEPT_FORM)]
 
 
 #: The setting of a workspace without receipts.
@@ -127,7 +139,7 @@ Receipts = Annotated[str, BeforeValidator(_check_receipts), Field(description=f"
 
 
 class RetentionSection(Record):
-    """How long memory is kept. Keys that are not given are inherited.
+    """How long memory is kept, and whether it is then archived. Keys that are not given are inherited.
 
     Attributes:
         plan: the base plan; it replaces all inherited durations.
@@ -135,15 +147,15 @@ class RetentionSection(Record):
     """
 
     plan: Literal["free", "starter", "pro", "standard", "forever"] = "forever"
-    working: _Duration = FOREVER
-    conversations: _Duration = FOREVER
-    facts: _Duration = FOREVER
-    preferences: _Duration = FOREVER
-    daily: _Duration = FOREVER
-    weekly: _Duration = FOREVER
-    monthly: _Duration = FOREVER
-    quarterly: _Duration = FOREVER
-    yearly: _Duration = FOREVER
+    working: _Kept = FOREVER
+    conversations: _Kept = FOREVER
+    facts: _Kept = FOREVER
+    preferences: _Kept = FOREVER
+    daily: _Kept = FOREVER
+    weekly: _Kept = FOREVER
+    monthly: _Kept = FOREVER
+    quarterly: _Kept = FOREVER
+    yearly: _Kept = FOREVER
     graph: _Duration = FOREVER
 
 
@@ -155,16 +167,26 @@ def resolve_retention(
     The retention is None if durations contradict each other. A contradiction is its key and the reason.
     """
     plan = keys.get("plan")
-    durations = (inherited if plan is None else PLANS[str(plan)]).durations
+    base = inherited if plan is None else PLANS[str(plan)]
+    durations, archived = base.durations, set(base.archived)
     set_by = {each: each.value for each in RetentionClass if each.value in keys}
     if _WORKING in keys:
         set_by = {**dict.fromkeys(WORKING_CLASSES, _WORKING), **set_by}
-    durations.update((each, parse_duration(keys[key])) for each, key in set_by.items())
+    for each, key in set_by.items():
+        duration, is_archived = parse_kept(keys[key])
+        if isinstance(duration, Duration) or duration is None:
+            durations[each] = duration
+        elif durations[each] is None:
+            reason = (
+                f"{ARCHIVE} needs a duration, since {each} never expires; expected such as 30d {ARCHIVE}, or a plan"
+            )
+            return None, [(key, reason)]
+        archived = archived | {each} if is_archived else archived - {each}
     found = contradictions(durations)
     if found:
         # Plans and inherited durations are consistent, so one of the two was set here.
         return None, [(set_by.get(each.coarser) or set_by[each.finer], each.text) for each in found]
-    return Retention(**{each.value: duration for each, duration in durations.items()}), []
+    return Retention(**{each.value: one for each, one in durations.items()}, archived=frozenset(archived)), []
 
 
 def _checked_id(name: str, value: str) -> str:

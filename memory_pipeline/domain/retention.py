@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: The text of an unlimited duration, which is None in Python.
 FOREVER = "forever"
+#: Follows the duration of a class whose expired memory moves to the archive: ``30d archive``.
+ARCHIVE = "archive"
 
 
 class Unit(StrEnum):
@@ -55,6 +57,7 @@ _DURATION = re.compile(r"([1-9][0-9]{0,5})(h|d|w|mo|q|y)")
 
 DURATION_FORM = f"a whole number of {', '.join(Unit)}, such as 48h, 30d or 6mo, at most a century"
 DURATION_OR_FOREVER_FORM = f"{DURATION_FORM}; or {FOREVER}"
+KEPT_FORM = f"{DURATION_OR_FOREVER_FORM}; or {ARCHIVE}, alone or after a duration, such as 30d {ARCHIVE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +170,22 @@ def duration_text(duration: Duration | None) -> str:
     return FOREVER if duration is None else str(duration)
 
 
+def parse_kept(text: object) -> tuple[Duration | str | None, bool]:
+    """Parse how long a class is kept, and whether it is then archived.
+
+    The duration of ``archive`` alone is this text: it is the one that is inherited.
+
+    Raises:
+        InputError: `text` has another form.
+    """
+    if text == ARCHIVE:
+        return ARCHIVE, True
+    length, _, outcome = text.partition(" ") if isinstance(text, str) else ("", "", "")
+    if outcome == ARCHIVE:
+        return Duration.parse(length), True
+    return parse_duration(text), False
+
+
 class RetentionClass(StrEnum):
     """The classes of memory, each with its own duration."""
 
@@ -242,6 +261,9 @@ def contradictions(durations: Mapping[RetentionClass, Duration | None]) -> list[
 class Retention:
     """How long each class of memory is kept; None is forever.
 
+    Attributes:
+        archived: the classes whose expired memory moves to the archive. That of all others is deleted.
+
     Raises:
         InputError: a summary would expire before its sources (:func:`contradictions`).
     """
@@ -255,6 +277,7 @@ class Retention:
     quarterly: Duration | None = None
     yearly: Duration | None = None
     graph: Duration | None = None
+    archived: frozenset[RetentionClass] = frozenset()
 
     def __post_init__(self) -> None:
         found = contradictions(self.durations)
@@ -272,8 +295,11 @@ class Retention:
         return duration
 
     def describe(self) -> dict[str, str]:
-        """Return the durations as texts, by class."""
-        return {each.value: duration_text(duration) for each, duration in self.durations.items()}
+        """Return the durations as texts, by class, with what happens then if that is not deletion."""
+        return {
+            each.value: duration_text(duration) + (f" {ARCHIVE}" if each in self.archived else "")
+            for each, duration in self.durations.items()
+        }
 
     def cutoff(self, retention_class: RetentionClass, now: datetime, zone: tzinfo) -> datetime | None:
         """Return the instant (UTC) before which expired periods of a class end; None if nothing expires.
@@ -316,8 +342,8 @@ def _previous(period: Period) -> Period | None:
 
 def _plan(working: str, daily: str, weekly: str, monthly: str, quarterly: str, yearly: str) -> Retention:
     of_hours = Duration.parse(working)
-    summaries = map(Duration.parse, (daily, weekly, monthly, quarterly, yearly))
-    return Retention(of_hours, of_hours, of_hours, *summaries)
+    days, weeks, months, quarters, years = map(Duration.parse, (daily, weekly, monthly, quarterly, yearly))
+    return Retention(of_hours, of_hours, of_hours, days, weeks, months, quarters, years)
 
 
 #: The plans by name. All of them keep the graph forever.

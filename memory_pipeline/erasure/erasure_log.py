@@ -14,7 +14,7 @@ from memory_pipeline.erasure.changes import texts_of
 from memory_pipeline.erasure.report import LEAST_CHARACTERS, Removed, content_mark
 from memory_pipeline.erasure.scanner import hex_of, in_parts
 from memory_pipeline.erasure.subject_matcher import leaves
-from memory_pipeline.lake.schema_types import Holds
+from memory_pipeline.lake.schema_types import Holds, has_texts
 from memory_pipeline.lake.schemas import (
     MESSAGES,
     PROJECTED,
@@ -110,6 +110,8 @@ class ErasureLog:
             keys = self._touched.get(fixed.get("grain", Grain.WORKING.value), set())
             for rows in scanner.parts(spec, ["id", "workspace_id", "agent_id"], keys=keys, **fixed):
                 ids.difference_update(map(hex_of, rows["id"].to_pylist()))
+        for rows in lake.archived.tables():
+            ids.difference_update(map(hex_of, rows["id"].to_pylist()))
         for projection in lake.projections.values():
             named = {"id", "memory_id", "other_id"} & set(projection.schema.names)
             rows = projection.read(self.scopes, sorted(named))
@@ -143,6 +145,8 @@ def _with_texts(lake: Lake) -> Iterator[pa.Table]:
     for name, projection in lake.projections.items():
         for shard in range(lake.shards):
             yield projection.scan(PROJECTED[name].holding(*holds), shard=shard)
+    for rows in lake.archived.tables():
+        yield rows.select([column.name for column in rows.schema if has_texts(column.type)])
     for spec, fixed in _TABLES:
         for keys in in_parts(lake.tables.keys(spec, **fixed)):
             yield lake.tables.read(spec, keys, columns=spec.holding(*holds), shard=None, **fixed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from memory_pipeline.lake.codec.facts import rows_to_summaries, summaries_to_row
 from memory_pipeline.lake.schema_types import Holds
 from memory_pipeline.lake.schemas import SUMMARIES
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
+from memory_pipeline.steps.archiving import summary_rows
 from memory_pipeline.steps.replay import with_ancestors
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from memory_pipeline.erasure.erasure_log import ErasureLog
     from memory_pipeline.erasure.scanner import SubjectScanner
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.archived_rows import ArchivedFile
 
 _DAILY = RetentionClass.DAILY
 #: Columns of summaries that are derived from their points.
@@ -48,7 +51,7 @@ def scrub_summaries(
     data is no source of coarser summaries that can be told apart: these lose the sentences that it loses.
     """
     scrubbed: dict[Grain, set[str]] = {}
-    lost: set[tuple[Scope, str]] = set()
+    lost, archived = _scrub_archived(lake, scanner, facts, log)
     marks = ExpirationMarks.of(lake.tables)
     is_conversation = scanner.subject.kind is SubjectKind.CONVERSATION
     periods = with_ancestors(lake.calendar, (), {Grain.DAILY: days})
@@ -90,7 +93,41 @@ def scrub_summaries(
             else:  # such as those of an agent: the rows of others are not decoded
                 drop(lake, SUMMARIES, [*keys], "id", changed.keys(), grain=grain.value)
             log.take(SUMMARIES.name, f"{grain} summaries that lost points", len(changed))
+    for file, scope, left in archived:  # last, so that an interrupted run finds again what these have lost
+        lake.archived.replace(file, scope, left)
     return scrubbed
+
+
+def _scrub_archived(
+    lake: Lake, scanner: SubjectScanner, facts: Collection[str], log: ErasureLog
+) -> tuple[set[tuple[Scope, str]], list[tuple[ArchivedFile, Scope, pa.Table]]]:
+    """Remove the points from archived summaries, as from others. Return the sentences that they lose, and the new rows.
+
+    A coarser summary may have such a sentence from them, and it is not made again from days that have expired.
+    """
+    lost: set[tuple[Scope, str]] = set()
+    replaced: list[tuple[ArchivedFile, Scope, pa.Table]] = []
+    files = sorted(scanner.archived(SUMMARIES), key=lambda found: Grain(found[0].place).rank)
+    counts: Counter[str] = Counter()
+    for file, scope, rows in files:
+        old = rows_to_summaries(rows)
+        new = {one.id: _scrubbed(lake.calendar, scanner, one, facts, lost) for one in old}
+        changed = [one for one in old if (left := new[one.id]) is None or left.key_points != one.key_points]
+        if not changed:
+            continue
+        for one in changed:
+            left = new[one.id]
+            lost |= {(scope, point.sentence) for point in {*one.key_points} - {*(left.key_points if left else ())}}
+            log.note((), [one.content, *(point.sentence for point in one.key_points)])
+        ids = pa.array([one.id for one in changed], pa.string())
+        made = summary_rows([left for one in changed if (left := new[one.id]) is not None], rows)
+        log.scrubbed |= {*made["content"].to_pylist(), *sentences_of(made["key_points"]).to_pylist()}
+        log.scopes.add(scope)
+        counts[file.period] += len(changed)
+        kept = rows.filter(pc.invert(pc.is_in(rows["id"], ids)))
+        replaced.append((file, scope, pa.concat_tables([kept, made])))
+    log.take("archive", "summaries that lost points", counts)
+    return lost, replaced
 
 
 def _scrubbed(

@@ -73,8 +73,9 @@ def remove_unread(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
 def remove_rows(lake: Lake, scanner: SubjectScanner, found: ScanResult, log: ErasureLog) -> None:
     """Remove memory events, graph operations, facts and messages: derived rows before their sources.
 
-    An agent's marks of expiry go, too.
+    An agent's marks of expiry go, too, and the rows of the archive.
     """
+    remove_archived(lake, scanner, found, log)
     for spec in (MEMORY_EVENTS, GRAPH_OPERATIONS, FACTS, MESSAGES):
         keys = found.rows.get(spec.name)
         if keys:
@@ -90,6 +91,19 @@ def remove_rows(lake: Lake, scanner: SubjectScanner, found: ScanResult, log: Era
             return pc.and_(*(pc.equal(rows[name], value) for name, value in where.items()))
 
         log.take(EXPIRATIONS.name, "rows", lake.tables.drop_rows(EXPIRATIONS, None, is_own, list(where)))
+
+
+def remove_archived(lake: Lake, scanner: SubjectScanner, found: ScanResult, log: ErasureLog) -> None:
+    """Rewrite or delete files of the archive, first those of facts. Delete notes of what was restored to an owner."""
+    counts: Counter[str] = Counter()
+    for file, (scope, rows) in sorted(found.archived.items(), key=lambda item: item[0].spec is MESSAGES):
+        lake.archived.replace(file, scope, rows)
+        counts[file.period] += file.rows - rows.num_rows
+    for ids in found.archived_ids.values():
+        log.note(ids, ())
+    log.take("archive", "messages and facts", counts)
+    own = {scope.key for scope in found.scopes | log.scopes if scanner.subject.owns(scope)}
+    lake.archived.delete(path for path, rows in lake.archived.restored() if rows.scope in own)
 
 
 def remove_answers(

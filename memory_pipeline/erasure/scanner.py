@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.subjects import Subject
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.archived_rows import ArchivedFile
     from memory_pipeline.lake.journal import Contents, JournalFile
     from memory_pipeline.lake.schema_types import TableSpec
 
@@ -66,6 +67,8 @@ class ScanResult:
         pending: the number of matching records in these files.
         pending_ids: ids of those that go.
         corrections: corrections of erased messages, or with the words of the person.
+        archived: files of the archive with matching messages and facts, each with its scope and the remaining rows.
+        archived_ids: ids of the rows that go, by table.
         set_aside: paths of matching records in the quarantine.
     """
 
@@ -85,11 +88,13 @@ class ScanResult:
     set_aside: list[str] = field(default_factory=list)
     corrections: list[Correction] = field(default_factory=list)
     texts: set[str] = field(default_factory=set)
+    archived: dict[ArchivedFile, tuple[Scope, pa.Table]] = field(default_factory=dict)
+    archived_ids: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def __bool__(self) -> bool:
         """Return whether anything was found."""
         records = (self.rows, self.notes, self.members, self.memberships, self.access, self.files)
-        found = (*records, self.set_aside, self.corrections)
+        found = (*records, self.set_aside, self.corrections, self.archived)
         return any(found)
 
     def note_member(self, group: Scope, user_id: str, at: datetime) -> None:
@@ -97,8 +102,9 @@ class ScanResult:
         self.since[group, user_id] = min(at, self.since.get((group, user_id), at))
 
     def ids(self, spec: TableSpec) -> set[str]:
-        """Return the ids of matching rows of a table."""
-        return {identifier for ids in self.rows.get(spec.name, {}).values() for identifier in ids}
+        """Return the ids of matching rows of a table, also of those in the archive."""
+        own = {identifier for ids in self.rows.get(spec.name, {}).values() for identifier in ids}
+        return own | self.archived_ids.get(spec.name, set())
 
 
 def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResult:
@@ -108,8 +114,10 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
     """
     found, subject = ScanResult(), scanner.subject
     scanner.note(found, MESSAGES)
+    scanner.note_archived(found, MESSAGES)
     messages = found.ids(MESSAGES)
     scanner.note(found, FACTS, citing=messages)
+    scanner.note_archived(found, FACTS, citing=messages)
     scanner.note(found, GRAPH_OPERATIONS, citing=messages)
     scanner.note(found, MEMORY_EVENTS, citing=messages)
     if subject.kind is SubjectKind.PERSON and not scanner.has_seen(CONSOLIDATION_EVENTS):
@@ -250,6 +258,48 @@ class SubjectScanner:
             if "period" in matching.column_names and spec is not CONSOLIDATION_EVENTS:
                 found.hours |= set(matching["period"].to_pylist())
             found.texts |= _texts_in(matching.filter(pa.array(is_removed)))
+
+    def note_archived(self, found: ScanResult, spec: TableSpec, citing: Collection[str] = ()) -> None:
+        """Add the files of the archive with matching rows of a table to `found`."""
+        time, source = "sent_at" if spec is MESSAGES else "event_at", _SOURCES.get(spec.name)
+        for file, scope, rows in self.archived(spec):
+            at = pa.scalar(self.at, pa.timestamp("us", tz="UTC"))
+            is_early = _bools(pc.or_(pc.less_equal(rows[time], at), pc.less_equal(rows["received_at"], at)))
+            matches = self.said(rows, spec)
+            if source is not None and citing:
+                matches |= cites(rows[source], citing)
+            matches &= is_early
+            members = self._members(rows) & is_early & ~matches
+            if not (matches | members).any():
+                continue
+            gone = rows.filter(pa.array(matches))
+            left = rows.filter(pa.array(~matches))
+            if members.any():
+                users = [
+                    [user for user in listed if user not in self.subject.user_ids] if is_member else listed
+                    for listed, is_member in zip(left["users"].to_pylist(), members[~matches], strict=True)
+                ]
+                place = left.schema.get_field_index("users")
+                kind = left.schema.field(place)
+                left = left.set_column(place, kind, pa.array(users, kind.type))
+            found.archived[file] = scope, left
+            found.archived_ids[spec.name] |= set(gone["id"].to_pylist())
+            found.scopes.add(scope)
+            found.hours |= {file.period} if gone.num_rows else set()
+            found.texts |= _texts_in(gone)
+
+    def archived(self, spec: TableSpec) -> Iterator[tuple[ArchivedFile, Scope, pa.Table]]:
+        """Yield the files of the archive with rows of a table that are of the subject's possible agents."""
+        subject = self.subject
+        agent = None if subject.agent_id is None else Scope(subject.workspace_id, subject.agent_id)
+        for file in self._lake.archived.files(agent=agent):
+            rows = self._lake.archived.read(file) if file.spec is spec else None
+            if rows is None or not rows.num_rows:
+                continue
+            scope = scopes_of(rows.slice(0, 1))[0]
+            is_near = scope.workspace_id == subject.workspace_id and subject.agent_id in (None, scope.agent_id)
+            if is_near and subject.identity in (None, scope.identity):
+                yield file, scope, rows
 
     def _note_later(self, found: ScanResult, rows: pa.Table, time: str) -> None:
         """Note the members of groups in rows after the cutoff."""
@@ -420,6 +470,7 @@ def hex_of(identifier: str) -> str:
 def counted(found: ScanResult) -> Counter[str]:
     """Return the number of matches by place."""
     counts = Counter({name: sum(map(len, keys.values())) for name, keys in found.rows.items()})
+    counts += Counter({f"archived {name}": len(ids) for name, ids in found.archived_ids.items()})
     counts += Counter({"notes of events": sum(map(len, found.notes.values()))})
     counts += Counter({"members of groups": len(found.memberships), "grants": len(found.access)})
     return counts + Counter({"journal": found.pending, "quarantine": len(found.set_aside)})

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.lake.access import AccessEvents
     from memory_pipeline.lake.access_log import AccessLog
+    from memory_pipeline.lake.archived_rows import ArchivedRows
     from memory_pipeline.lake.calls.call_store import Calls
     from memory_pipeline.lake.calls.reading_calls import ReadingCalls
     from memory_pipeline.lake.corrections import CorrectionFiles
@@ -481,6 +482,13 @@ class Lake:
 
         days = self.ledger.entries(CONSOLIDATION_ASSET)
         return self.calendar.bounds(Period(Grain.DAILY, max(days)))[1] if days else datetime.min.replace(tzinfo=UTC)
+
+    @cached_property
+    def archived(self) -> ArchivedRows:
+        """The rows that retention has archived."""
+        from memory_pipeline.lake.archived_rows import ArchivedRows
+
+        return ArchivedRows(self.storage)
 
     @cached_property
     def ledger(self) -> Ledger:

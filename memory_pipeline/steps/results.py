@@ -159,6 +159,7 @@ class Expired:
         rows: number of messages and facts, summaries, or graph operations.
         partitions: number of periods.
         first: the first period that loses rows.
+        is_archived: whether the rows move to the archive.
     """
 
     expiry: Expiry
@@ -166,6 +167,7 @@ class Expired:
     partitions: int = 0
     agents: int = 0
     first: Period | None = None
+    is_archived: bool = False
 
 
 class ExpiredShare(NamedTuple):
@@ -201,6 +203,11 @@ class Expiration:
     def rows(self) -> int:
         """Total of expired rows."""
         return sum(each.rows for each in self.expired)
+
+    @property
+    def archived(self) -> int:
+        """How many of them move to the archive."""
+        return sum(each.rows for each in self.expired if each.is_archived)
 
 
 def together(shards: Sequence[Sequence[PartitionResult]]) -> list[PartitionResult]:

@@ -18,9 +18,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, Expiry, RetentionClass, plan_expiry
+from memory_pipeline.lake.archived_rows import place_of, states_of
 from memory_pipeline.lake.index.filters import listed, quoted
 from memory_pipeline.lake.layout import PROJECTIONS
 from memory_pipeline.lake.schemas import (
@@ -36,13 +36,16 @@ from memory_pipeline.lake.schemas import (
 )
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks, raise_marks
+from memory_pipeline.steps.archiving import archive_rows
 from memory_pipeline.steps.fold_graph import refold_graph, sync_operations
+from memory_pipeline.steps.group import by_period
 from memory_pipeline.steps.results import Expiration, Expired, ExpiredShare
+from memory_pipeline.steps.retention_classes import KINDS, class_of
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.steps.scopes import drop_expired_scopes, known_scopes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import date, datetime
 
     from memory_pipeline.domain.retention import Retention
@@ -50,16 +53,11 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
 
 
-_KINDS = {
-    RetentionClass.CONVERSATIONS: frozenset([FactKind.TURN]),
-    RetentionClass.PREFERENCES: frozenset([FactKind.PREFERENCE, FactKind.INSTRUCTION]),
-}
-_KINDS[RetentionClass.FACTS] = (
-    frozenset(FactKind) - _KINDS[RetentionClass.CONVERSATIONS] - _KINDS[RetentionClass.PREFERENCES]
-)
+#: Rows of so many periods are archived at once.
+_PERIODS_AT_ONCE = 100
 #: The files of the search index.
 _INDEX_FILES = f"{PROJECTIONS}/index"
-_GROUP = ["workspace_id", "agent_id", "period", "kept"]
+_GROUP = ["workspace_id", "agent_id", "period", "kept", "is_restored"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,13 +82,10 @@ class Expiring:
         """The columns that decide which rows have expired."""
         return ["period", "workspace_id", *(["kind"] if len(self.classes) > 1 else [])]
 
-    def class_of(self, rows: pa.Table) -> pa.Array:
-        """Return the class of each row."""
-        if len(self.classes) == 1:
-            return pa.repeat(self.classes[0].value, rows.num_rows)
-        names = {kind.value: name.value for name, kinds in _KINDS.items() for kind in kinds}
-        kinds = rows["kind"].combine_chunks().dictionary_encode()
-        return pa.array([names[kind] for kind in kinds.dictionary.to_pylist()], pa.string()).take(kinds.indices)
+    @property
+    def place(self) -> str:
+        """The name of the rows in the archive."""
+        return place_of(self.spec, self.grain)
 
 
 _OF_MESSAGES = Expiring(MESSAGES_ASSET, MESSAGES, (RetentionClass.CONVERSATIONS,))
@@ -129,7 +124,10 @@ class Inventory:
         latest: dict[RetentionClass, str] = {}
         for expiry in plan_expiry(configured, {}, held, lake.calendar, now):
             latest[expiry.kept] = max(latest.get(expiry.kept, ""), expiry.through.key)
-        self._counted = {each: _count(lake, latest, each) for each in (*_ROWS, *_ANSWERS)}
+        self._now = now
+        self._restored = _restored(lake, now)
+        self._saved: dict[str, pa.Array] = {}
+        self._counted = {each: self._count(latest, each) for each in (*_ROWS, *_ANSWERS)}
         workspaces = {name for each in _ROWS for name in self._counted[each]["workspace_id"].unique()}
         # Held-back periods of configured workspaces are reported even if nothing expires.
         retentions = configured | {name: retention or configuration.retention(name) for name in workspaces}
@@ -139,6 +137,7 @@ class Inventory:
             if retention_class not in of_workspace or of_workspace[retention_class].key < key:
                 of_workspace[retention_class] = Period(retention_class.period_grain, key)
         self.plan = plan_expiry(retentions, before, held, lake.calendar, now)
+        self._archived = {(name, kept) for name in workspaces for kept in retentions[name].archived}
         self._through = {(each.workspace_id, each.kept): each.through.key for each in self.plan}
         limits = pl.DataFrame(
             [(*key, through) for key, through in self._through.items()],
@@ -146,7 +145,9 @@ class Inventory:
             orient="row",
         )
         self._expired = {
-            each: counted.join(limits, on=["workspace_id", "kept"]).filter(pl.col("period") <= pl.col("through"))
+            each: counted.join(limits, on=["workspace_id", "kept"])
+            .filter((pl.col("period") <= pl.col("through")) & ~pl.col("is_restored"))
+            .drop("is_restored")
             for each, counted in self._counted.items()
         }
 
@@ -155,10 +156,13 @@ class Inventory:
         rows = pl.concat(self._expired[each] for each in _ROWS).filter(
             (pl.col("workspace_id") == expiry.workspace_id) & (pl.col("kept") == expiry.kept.value)
         )
+        is_archived = (expiry.workspace_id, expiry.kept) in self._archived
         if rows.is_empty():
-            return Expired(expiry)
+            return Expired(expiry, is_archived=is_archived)
         first = Period(expiry.kept.period_grain, str(rows["period"].min()))
-        return Expired(expiry, int(rows["rows"].sum()), rows["period"].n_unique(), rows["agent_id"].n_unique(), first)
+        return Expired(
+            expiry, int(rows["rows"].sum()), rows["period"].n_unique(), rows["agent_id"].n_unique(), first, is_archived
+        )
 
     def of_asset(self, asset: str) -> pl.DataFrame:
         """Return the numbers (`rows`) of an asset's expired rows and answers, by agent, period and class (`kept`)."""
@@ -190,6 +194,34 @@ class Inventory:
             remaining |= {(each.asset, period): rows for period, rows in left.iter_rows()}
         self._lake.ledger.note_expired(remaining)
 
+    def archive(self) -> None:
+        """Add the expired rows that are to be archived to the archive. Only these rows of their classes are dropped.
+
+        Raises:
+            LakeError: an erasure is not finished.
+        """
+
+        def parts() -> Iterator[tuple[str, str, pa.Table]]:
+            classes = pl.DataFrame(
+                list(self._archived), schema={"workspace_id": pl.String, "kept": pl.String}, orient="row"
+            )
+            for each in (_OF_MESSAGES, *_OF_GRAIN.values()):
+                keys = sorted(self._expired[each].join(classes, on=["workspace_id", "kept"])["period"].unique())
+                for start in range(0, len(keys), _PERIODS_AT_ONCE):
+                    some = keys[start : start + _PERIODS_AT_ONCE]
+                    rows = self._lake.tables.read(each.spec, some, shard=None, **each.fixed)
+                    rows = rows.filter(pc.and_(self._has_expired(each, rows), self._is_archived(each, rows)))
+                    for period, own in by_period(rows, [Period(each.grain, key) for key in some]).items():
+                        yield each.place, period.key, own
+
+        if self._archived:
+            # What arrives later, in any of these tables, is not dropped.
+            nothing = pa.array([], pa.string())
+            places = [each.place for each in (_OF_MESSAGES, *_OF_GRAIN.values())]
+            self._saved = dict.fromkeys(places, nothing) | archive_rows(self._lake, parts())
+            # A restore that began meanwhile noted its rows before it put them back.
+            self._restored = _restored(self._lake, self._now)
+
     def drop(self, each: Expiring) -> list[str]:
         """Delete the expired rows of a table, from the index first. Return the keys of their partitions."""
         if each in _OF_GRAIN.values():
@@ -198,20 +230,24 @@ class Inventory:
                 f"workspace_id = {quoted(workspace)} AND period <= {quoted(through)}"
                 + (f" AND kind IN ({listed(kinds)})" if kinds else "")
                 for workspace, name, through in self._expired[each].select(limited).unique().iter_rows()
-                for kinds in [_KINDS.get(RetentionClass(name))]
+                for kinds in [KINDS.get(RetentionClass(name))]
+            ]
+            kept = [
+                f" AND NOT (scope = {quoted(scope)} AND period IN ({listed(periods)}))"
+                for scope, periods in self._restored_periods(each.place).items()
             ]
             if cuts:
                 for index in self._lake.indices.all():
-                    index.delete(f"grain = '{each.grain}' AND (({') OR ('.join(cuts)}))")
+                    index.delete(f"grain = '{each.grain}' AND (({') OR ('.join(cuts)})){''.join(kept)}")
         keys = sorted(self._expired[each]["period"].unique())
         if keys:
-            self._lake.tables.drop_rows(each.spec, keys, partial(self._has_expired, each), each.columns, **each.fixed)
+            self._lake.tables.drop_rows(each.spec, keys, partial(self._goes, each), self._columns(each), **each.fixed)
         return keys
 
     def kept(self, grain: Grain, columns: Sequence[str]) -> pa.Table:
         """Return the facts or summaries of a grain that have not expired."""
         each = _OF_GRAIN[grain]
-        rows = self._lake.tables.read(each.spec, columns=[*{*columns, *each.columns}], shard=None, **each.fixed)
+        rows = self._lake.tables.read(each.spec, columns=[*{*columns, *self._columns(each)}], shard=None, **each.fixed)
         return rows.filter(pc.invert(self._has_expired(each, rows)))
 
     def sizes(self) -> list[ExpiredShare]:
@@ -233,31 +269,78 @@ class Inventory:
         tables = self._lake.tables
         return sum(tables.counts(each.spec, **each.fixed).values()), sum(tables.sizes(each.spec, **each.fixed).values())
 
+    def _columns(self, each: Expiring) -> list[str]:
+        """Return the columns that decide which rows go."""
+        found = [*each.columns, *(["scope"] if self._restored.get(each.place) else [])]
+        if self._saved.get(each.place) is not None:
+            found += ["id", "edits" if each.spec is MESSAGES else "digest"]
+        return found
+
+    def _goes(self, each: Expiring, rows: pa.Table) -> pa.Array:
+        """Return which rows are dropped: of those to archive, only what is in the archive."""
+        has_expired = self._has_expired(each, rows)
+        saved = self._saved.get(each.place)
+        if saved is None:
+            return has_expired
+        is_saved = pc.or_(pc.is_in(states_of(rows), saved), pc.invert(self._is_archived(each, rows)))
+        return pc.and_(has_expired, is_saved)
+
     def _has_expired(self, each: Expiring, rows: pa.Table) -> pa.Array:
-        names = zip(rows["workspace_id"].to_pylist(), each.class_of(rows).to_pylist(), strict=True)
+        names = zip(rows["workspace_id"].to_pylist(), class_of(each.classes, rows).to_pylist(), strict=True)
         limits = [self._through.get((workspace, RetentionClass(name)), "") for workspace, name in names]
-        return pc.less_equal(rows["period"].combine_chunks(), pa.array(limits, pa.string()))
+        is_old = pc.less_equal(rows["period"].combine_chunks(), pa.array(limits, pa.string()))
+        return pc.and_(is_old, pc.invert(self._is_restored(each, rows)))
+
+    def _is_archived(self, each: Expiring, rows: pa.Table) -> pa.Array:
+        names = zip(rows["workspace_id"].to_pylist(), class_of(each.classes, rows).to_pylist(), strict=True)
+        return pa.array([(workspace, RetentionClass(name)) in self._archived for workspace, name in names], pa.bool_())
+
+    def _is_restored(self, each: Expiring, rows: pa.Table) -> pa.Array:
+        restored = self._restored.get(each.place)
+        if not restored:
+            return pa.repeat(pa.scalar(False), rows.num_rows)  # a value of the array
+        names = zip(
+            rows["scope"].to_pylist(), class_of(each.classes, rows).to_pylist(), rows["period"].to_pylist(), strict=True
+        )
+        return pa.array([name in restored for name in names], pa.bool_())
+
+    def _restored_periods(self, place: str) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = defaultdict(set)
+        for scope, _, period in self._restored.get(place, ()):
+            found[scope].add(period)
+        return found
+
+    def _count(self, latest: Mapping[RetentionClass, str], each: Expiring) -> pl.DataFrame:
+        """Count the rows of a table, up to the last boundary of its classes, by agent, period and class."""
+        tables, through = self._lake.tables, max(latest.get(kept, "") for kept in each.classes)
+        keys = [key for key in tables.keys(each.spec, **each.fixed) if key <= through]
+        columns = [*self._columns(each), "agent_id"]
+        rows = tables.read(each.spec, keys, columns=columns, shard=None, **each.fixed)
+        rows = rows.append_column("kept", class_of(each.classes, rows))
+        frame = pl.DataFrame(pl.from_arrow(rows.append_column("is_restored", self._is_restored(each, rows))))
+        return frame.group_by(_GROUP).agg(pl.len().cast(pl.Int64).alias("rows"))
 
 
-def _count(lake: Lake, latest: Mapping[RetentionClass, str], each: Expiring) -> pl.DataFrame:
-    """Count the rows of a table, up to the last boundary of its classes, by agent, period and class."""
-    through = max(latest.get(kept, "") for kept in each.classes)
-    keys = [key for key in lake.tables.keys(each.spec, **each.fixed) if key <= through]
-    rows = lake.tables.read(each.spec, keys, columns=[*each.columns, "agent_id"], shard=None, **each.fixed)
-    frame = pl.DataFrame(pl.from_arrow(rows.append_column("kept", each.class_of(rows))))
-    return frame.group_by(_GROUP).agg(pl.len().cast(pl.Int64).alias("rows"))
+def _restored(lake: Lake, now: datetime) -> dict[str, set[tuple[str, str, str]]]:
+    """Return the scope, class and period of restored rows that are not to expire yet, by place."""
+    found: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
+    for _, rows in lake.archived.restored():
+        for place, classes in rows.periods.items() if rows.until > now else ():
+            found[place] |= {(rows.scope, kept, period) for kept, periods in classes.items() for period in periods}
+    return found
 
 
 def expire(
     lake: Lake, start: date, now: datetime, *, dry_run: bool = False, grace: timedelta = timedelta()
 ) -> Expiration:
-    """Delete the rows that have expired as of `now` under the lake's configuration.
+    """Delete the rows that have expired as of `now` under the lake's configuration, or move them to the archive.
 
     Safe to repeat, to interrupt and to run concurrently. Replaced files stay for `grace`, for other programs that read
     the tables.
 
     Raises:
         ConfigurationError: the lake's configuration is invalid.
+        LakeError: rows are to be archived, and an erasure is not finished.
     """
     started = time.perf_counter()
     held = held_back(lake, start, now)
@@ -267,6 +350,7 @@ def expire(
     marks = ExpirationMarks.of(lake.tables)
     if dry_run or not (marks or any(each.rows for each in expired)):
         return Expiration(expired, seconds=time.perf_counter() - started)
+    inventory.archive()
     raise_marks(lake.tables, inventory.marks(), now)
     inventory.note_in_ledger()
     # Coarse rows first: without its sources, a summary would look stale.
@@ -274,6 +358,7 @@ def expire(
         inventory.drop(each)
     _expire_operations(lake, inventory)
     drop_expired_scopes(lake)
+    lake.archived.delete(path for path, rows in lake.archived.restored() if rows.until <= now)
     lake.read_receipts.settle(now)
     lake.read_receipts.drop_expired_items()
     changed = (MESSAGES, FACTS, SUMMARIES, ANSWERS, GRAPH_OPERATIONS, LEDGER, EXPIRATIONS, READ_RECEIPTS)

@@ -255,7 +255,8 @@ def test_the_forecast_agrees_with_retention(root: str, duration: str, zone: str)
 
 def _expires_on(day: Period, duration: str, calendar: Calendar) -> date:
     """Return the first date on which a day has expired, according to retention."""
-    retention = Retention(**{kept.value: parse_duration(duration) for kept in RetentionClass})
+    durations: dict[str, Any] = {kept.value: parse_duration(duration) for kept in RetentionClass}
+    retention = Retention(**durations)
     end, today = calendar.bounds(day)[1], day.first_day
     while True:
         noon = datetime(today.year, today.month, today.day, 12, tzinfo=calendar.zone)

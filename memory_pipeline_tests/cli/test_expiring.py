@@ -14,6 +14,7 @@ from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.orphans import last_vacuum, vacuum
+from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline_tests.building import conversation, run, table_rows, write
 from memory_pipeline_tests.invoking import call, read
 
@@ -69,6 +70,27 @@ def test_expire_deletes_old_versions_without_a_retention_plan(
     assert done["expired"] == []
     assert done["old_versions"]["replaced"]["files"] > 0
     assert parquet_files(root, "ledger") < before
+
+
+def test_expired_memory_is_archived_and_restored(made: Lake) -> None:
+    made.storage.write(CONFIGURATION, b"defaults: {retention: {plan: free, working: archive}}")
+    own = ("--workspace", "acme", "--agent", "support")
+    assert "nothing of it is archived" in call("restore", *own).stderr
+    assert read("status")["archived"] == {}
+    day = ("--now", "2024-02-01")
+    assert "of them archived" in call("expire", "--dry-run", *day).output
+    assert "6 rows archived" in call("expire", *day).output
+    assert made.tables.keys(MESSAGES) == []
+    assert {place: one["rows"] for place, one in read("status")["archived"].items()} == {"facts": 4, "messages": 2}
+    assert "archived: 2 rows of messages" in call("status").output
+    assert read("restore", *own, "--dry-run", "--until", "2024-01-14")["rows"] == {}
+    assert read("restore", *own, "--dry-run")["rows"] == {"messages": 2, "facts": 4}
+    assert made.tables.keys(MESSAGES) == []
+    assert "2 messages of 2 periods" in call("restore", *own, "--days", "2", *day).output
+    assert len(made.tables.keys(MESSAGES)) == 2
+    assert read("expire", *day)["expired"][0]["rows"] == 0
+    assert "6 rows archived" in call("expire", "--now", "2024-02-03").output
+    assert call("restore", *own, "--days", "0").exit_code == 2
 
 
 def test_a_run_vacuums_once_a_day(made: Lake) -> None:

@@ -9,6 +9,7 @@ from memory_pipeline.errors import ConfigurationError
 
 SOURCE = "lake/config/workspaces.yaml"
 DURATION = "a whole number of h, d, w, mo, q, y, such as 48h, 30d or 6mo, at most a century; or forever"
+KEPT = f"{DURATION}; or archive, alone or after a duration, such as 30d archive"
 
 
 def refused(text: str) -> list[str]:
@@ -203,7 +204,7 @@ def refused(text: str) -> list[str]:
         ),
         (
             "defaults:\n  retention:\n    facts: 3 fortnights",
-            f"line 3: defaults.retention.facts: '3 fortnights' is not accepted; expected {DURATION}",
+            f"line 3: defaults.retention.facts: '3 fortnights' is not accepted; expected {KEPT}",
         ),
         (
             "workspaces:\n  acme:\n    retention:\n      plan: gold",

@@ -204,3 +204,35 @@ def test_a_section_alone_is_that_of_a_workspace(text: str, expected: dict[str, s
 def test_an_invalid_section_alone_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         parse_retention(text, "file", Retention())
+
+
+def test_a_class_is_archived_after_its_own_duration_or_that_of_the_plan() -> None:
+    free = PLANS["free"].describe()
+    text = "defaults: {retention: {plan: free, daily: archive}}"
+    assert kept(text) == free | {"daily": "30d archive"}
+    assert kept("defaults: {retention: {plan: free, daily: 35d archive}}") == free | {"daily": "35d archive"}
+    archived = Configuration.parse(text, "file").retention("acme").archived
+    assert archived == {RetentionClass.DAILY}
+    # The defaults are inherited. A duration alone deletes, and a plan replaces everything.
+    workspace = "\nworkspaces: {acme: {retention: {%s}}}"
+    assert kept(text + workspace % "weekly: 7w") == free | {"daily": "30d archive", "weekly": "7w"}
+    assert kept(text + workspace % "daily: 31d") == free | {"daily": "31d"}
+    assert kept(text + workspace % "plan: free") == free
+    assert kept("defaults: {retention: {plan: free, working: archive, facts: 3d}}") == free | {
+        "conversations": "48h archive", "preferences": "48h archive", "facts": "3d"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("daily: archive", "retention.daily: archive needs a duration"),
+        ("working: archive", "retention.working: archive needs a duration"),
+        ("plan: free, graph: archive", "retention.graph"),
+        ("plan: free, daily: forever archive", "30d archive"),
+        ("plan: free, daily: archive 30d", "30d archive"),
+        ("plan: free, daily: 30d  archive", "30d archive"),
+    ],
+)
+def test_an_archive_without_a_duration_is_refused(keys: str, said: str) -> None:
+    assert said in " ".join(refused(f"defaults: {{retention: {{{keys}}}}}"))

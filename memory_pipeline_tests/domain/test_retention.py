@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations, pairwise
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -295,7 +296,8 @@ def test_nothing_expires_before_the_first_valid_year() -> None:
 def only(kept: RetentionClass, duration: Duration) -> Retention:
     """Return a retention that keeps one class and its sources for a duration."""
     finer = [RetentionClass.CONVERSATIONS, *SUMMARIES[: SUMMARIES.index(kept)]] if kept in SUMMARIES else []
-    return Retention(**{each.value: duration for each in (kept, *finer)})
+    durations: dict[str, Any] = {each.value: duration for each in (kept, *finer)}
+    return Retention(**durations)
 
 
 # --- contradictions --------------------------------------------------------------------------------------------------
@@ -352,7 +354,8 @@ def test_all_contradictions_are_listed() -> None:
 
 
 def changed(retention: Retention, changes: dict[str, str]) -> Retention:
-    return replace(retention, **{name: parse_duration(text) for name, text in changes.items()})
+    durations: dict[str, Any] = {name: parse_duration(text) for name, text in changes.items()}
+    return replace(retention, **durations)
 
 
 # --- the plan --------------------------------------------------------------------------------------------------------

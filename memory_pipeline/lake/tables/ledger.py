@@ -10,7 +10,7 @@ If one of its files is damaged, its periods count as missing, and are entered ag
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,13 +18,15 @@ import pyarrow.compute as pc
 from memory_pipeline.lake.schemas import LEDGER
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.tables.tables import Tables
 
     #: Rows of the ledger by asset and name of the period.
     Seen = Mapping[tuple[str, str], Mapping[str, Any]]
+
+_Found = TypeVar("_Found")
 
 MESSAGES_ASSET = "messages"
 GRAPH_ASSET = "graph_facts"
@@ -114,14 +116,31 @@ class Ledger:
 
         `remaining` is the number of rows that stay, by asset and period.
         """
-        buckets = {_bucket(asset, period) for asset, period in remaining}
+        self._note_numbers(remaining, lambda row, left: {"expired": max(1, row["rows"] - left), "unfinished": 0})
+
+    def note_restored(self, present: Mapping[tuple[str, str], tuple[int, str | None]]) -> None:
+        """Record rows that are back from the archive, in one commit.
+
+        `present` has the number of rows and their digest by asset and period. While the rows are others than those
+        that were built, some count as expired, so that the digest of these is used.
+        """
+
+        def numbers(row: Mapping[str, Any], found: tuple[int, str | None]) -> dict[str, int]:
+            is_whole = found[1] in (None, row["output_digest"])
+            return {"expired": max(0 if is_whole else 1, row["rows"] - found[0])}
+
+        self._note_numbers(present, numbers)
+
+    def _note_numbers(
+        self, found: Mapping[tuple[str, str], _Found], numbers: Callable[[Mapping[str, Any], _Found], dict[str, int]]
+    ) -> None:
+        buckets = {_bucket(asset, period) for asset, period in found}
 
         def noted(old: pa.Table) -> pa.Table:
-            rows = old.to_pylist()
-            for row in rows:
-                left = remaining.get((row["asset"], row["period"]))
-                if left is not None:
-                    row |= {"expired": max(1, row["rows"] - left), "unfinished": 0}
+            rows = [
+                row if (one := found.get((row["asset"], row["period"]))) is None else row | numbers(row, one)
+                for row in old.to_pylist()
+            ]
             return pa.Table.from_pylist(rows, schema=LEDGER.schema)
 
         self._tables.transform(LEDGER, buckets, noted, remade=buckets)
