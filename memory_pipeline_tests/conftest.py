@@ -31,6 +31,7 @@ PATIENT = (
     "ui/test_ui.py",
     "defs/test_locations.py",
     "deployment/test_celery_launcher.py",
+    "clients/test_typescript.py",
     "lifecycle/test_killed.py",
     "tools/test_mcp.py",
     "test_documentation.py",

@@ -18,6 +18,8 @@ from memory_pipeline_tests.clients.serving import served, token_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from memory_pipeline_tests.conftest import SharedFolder
+
 ROOT = Path(__file__).parents[2]
 CLIENT = ROOT / "clients" / "typescript"
 DOCUMENT = ROOT / "docs" / "openapi.json"
@@ -47,7 +49,7 @@ def test_it_needs_no_other_package() -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(shared_folder: SharedFolder) -> Path:
     """A copy of the client with its development packages. Without Node or a registry, its tests are skipped."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if not node or not npm:
@@ -55,16 +57,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     if int(version.removeprefix("v").partition(".")[0]) < _OLDEST_NODE:
         pytest.skip(f"Node.js {version} is too old")
-    copy = tmp_path_factory.mktemp("client") / "clients" / "typescript"
-    shutil.copytree(CLIENT, copy, ignore=shutil.ignore_patterns("node_modules", "dist"))
-    installed = run(copy, npm, "ci", "--ignore-scripts", "--prefer-offline")
-    if installed.returncode and _UNREACHABLE.search(installed.stdout):
-        pytest.skip(f"the packages cannot be downloaded: {installed.stdout[-500:]}")
-    assert installed.returncode == 0, installed.stdout
-    compiled = run(copy, npm, "run", "build")
-    assert compiled.returncode == 0, compiled.stdout
-    yield copy
-    shutil.rmtree(copy)
+
+    def install(copy: Path) -> None:
+        shutil.copytree(CLIENT, copy, ignore=shutil.ignore_patterns("node_modules", "dist"))
+        installed = run(copy, npm, "ci", "--ignore-scripts", "--prefer-offline")
+        if installed.returncode and _UNREACHABLE.search(installed.stdout):
+            pytest.skip(f"the packages cannot be downloaded: {installed.stdout[-500:]}")
+        assert installed.returncode == 0, installed.stdout
+        compiled = run(copy, npm, "run", "build")
+        assert compiled.returncode == 0, compiled.stdout
+
+    return shared_folder("typescript", install)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +91,8 @@ def run(folder: Path, *command: str, **variables: str) -> subprocess.CompletedPr
 
 def test_its_tests_pass_against_the_service(folder: Path, service: dict[str, str]) -> None:
     tested = run(folder, "node", "--test", "--test-reporter=tap", "dist/tests/", **service)
-    assert tested.returncode == 0, tested.stdout[-10_000:]
+    failed = re.findall(r"^ *not ok .*\n(?:.*\n){,20}", tested.stdout, re.MULTILINE)
+    assert tested.returncode == 0, "\n".join(failed) or tested.stdout
     passed = re.search(r"^# pass (\d+)$", tested.stdout, re.MULTILINE)
     assert passed
     assert int(passed[1]) > 20

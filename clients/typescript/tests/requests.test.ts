@@ -78,9 +78,11 @@ test("a time-out and a signal end a request", async () => {
   const stop = new AbortController();
   setTimeout(() => stop.abort(reason), 20);
   await assert.rejects(memory.search("tea", {}, { signal: stop.signal, timeout: 10_000 }), (error) => error === reason);
-  const [waiting, requests] = await memoryAt([refused(429, "20")]);
   const other = new AbortController();
-  setTimeout(() => other.abort(reason), 50);
+  const [waiting, requests] = await memoryAt([(request, response) => {
+    refused(429, "20")(request, response);
+    setTimeout(() => other.abort(reason), 50);
+  }]);
   await assert.rejects(waiting.search("tea", {}, { signal: other.signal }), (error) => error === reason);
   assert.equal(requests.length, 1);
 });

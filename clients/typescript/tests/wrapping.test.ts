@@ -12,6 +12,8 @@ const usage = {
   outputTokens: { total: 1, text: 1, reasoning: 0 },
 };
 const finishReason = { unified: "stop", raw: "stop" } as const;
+/** The machine may be busy. */
+const timeout = 120_000;
 type Prompts = { role: string; content: string | { type: string; text?: string }[] }[][];
 
 function textIn(prompts: Prompts, at = -1): string {
@@ -69,7 +71,7 @@ for (const [name, version] of Object.entries(versions)) {
     test("a later conversation gets what was said in an earlier one", async () => {
       const memory = newMemory();
       const inner = newModel(["Noted: Porto."]);
-      const model = memory.wrap(inner);
+      const model = memory.wrap(inner, { timeout });
       assert.ok(model instanceof inner.constructor);
       assert.equal(await ask(model, [{ role: "user", content: "I moved to Porto." }]), "Noted: Porto.");
       assert.doesNotMatch(textIn(inner.doGenerateCalls.map((one) => one.prompt)), /memory/i);
@@ -87,7 +89,7 @@ for (const [name, version] of Object.entries(versions)) {
       const memory = newMemory();
       await memory.add("My sister Lea lives in Faro.");
       const inner = newModel(["She lives in Faro.", "You are welcome."]);
-      const model = wrap(memory, inner);
+      const model = wrap(memory, inner, { timeout });
       const first = [{ role: "user" as const, content: "Where does my sister Lea live?" }];
       const answer = await ask(model, first);
       assert.match(textIn(inner.doGenerateCalls.map((one) => one.prompt)), /lives in Faro/);
@@ -106,7 +108,7 @@ for (const [name, version] of Object.entries(versions)) {
     test("a stream is passed on and stored when it ends", async () => {
       const memory = newMemory();
       const parts: string[] = [];
-      for await (const part of stream(memory.wrap(newModel(["Your bus leaves at noon."]), { tags: "trip" }), "When?")) parts.push(part);
+      for await (const part of stream(memory.wrap(newModel(["Your bus leaves at noon."]), { tags: "trip", timeout }), "When?")) parts.push(part);
       assert.equal(parts.length, 5);
       const { items } = await memory.search("bus", { tag: "trip" });
       assert.match(items[0]?.content ?? "", /Your bus leaves at noon\./);
@@ -114,7 +116,7 @@ for (const [name, version] of Object.entries(versions)) {
 
     test("what was heard of a stream that nobody reads to its end is stored", async () => {
       const memory = newMemory();
-      const model = memory.wrap(newModel(["One two three four five six."]), { conversation_id: "c1" });
+      const model = memory.wrap(newModel(["One two three four five six."]), { conversation_id: "c1", timeout });
       const prompt = [{ role: "user" as const, content: [{ type: "text" as const, text: "Count." }] }];
       const reader = (await model.doStream({ prompt })).stream.getReader();
       for (let count = 0; count < 4; count++) await reader.read();
@@ -137,7 +139,7 @@ for (const [name, version] of Object.entries(versions)) {
         prompts.push(prompt[0]);
         return steps.shift() ?? assert.fail();
       };
-      assert.equal(await useTool(memory.wrap(inner), "How is the weather where I live?"), "It rains in Porto.");
+      assert.equal(await useTool(memory.wrap(inner, { timeout }), "How is the weather where I live?"), "It rains in Porto.");
       assert.match(JSON.stringify(prompts[0]), /I live in Porto/);
       assert.deepEqual(prompts[1], prompts[0]);
       const { items } = await memory.request("GET", "/v1/conversations", {});
