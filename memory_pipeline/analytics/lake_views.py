@@ -66,10 +66,13 @@ SOURCES: Mapping[str, pa.Schema] = {
     GRAPH_FACTS.name: GRAPH_FACTS.schema,
     MEMORIES.name: MEMORIES.schema,
     SCOPES.name: SCOPES.schema,
+    **{f"archived_{spec.name}": spec.schema for spec in (MESSAGES, FACTS, SUMMARIES)},
     "periods": _PERIODS,
     "files": _FILES,
     "retention": _RETENTION,
 }
+#: The sources that are rows of the archive, by name.
+_ARCHIVED = {f"archived_{spec.name}": spec for spec in (MESSAGES, FACTS, SUMMARIES)}
 #: The sources that are tables by scope, with the condition on the rows to read.
 PROJECTED = {GRAPH_FACTS.name: IS_FACT, MEMORIES.name: IS_FACT, SCOPES.name: None}
 #: The sources that incremental marts may read, since they can be read by the month.
@@ -114,6 +117,8 @@ class LakeViews:
             return self.retention
         if name in PROJECTED:
             return self._of_projection(name)
+        if name in _ARCHIVED:
+            return self._lake.archived.dataset(_ARCHIVED[name])
         return _part(self._open(name)[0], None if months is None else self._paths(name, months))
 
     def months(self, names: Collection[str]) -> dict[str, str]:
@@ -131,6 +136,8 @@ class LakeViews:
             return digest_of_all(path for table in DERIVED[name] for path in self._open(table)[1])
         if name in TABLES:
             return digest_of_all(self._open(name)[1])
+        if name in _ARCHIVED:
+            return digest_of_all(file.path for file in self._lake.archived.files() if file.spec is _ARCHIVED[name])
         if name in PROJECTED:
             return digest_of_all(self._lake.projections[name].scan(("digest",), PROJECTED[name])["digest"].to_pylist())
         rows = self.read(name)

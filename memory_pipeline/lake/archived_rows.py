@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.layout import folder_name
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.tables.partitions import without_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -144,6 +146,14 @@ class ArchivedRows:
             numbers["rows"] += file.rows
             numbers["bytes"] += file.bytes
         return found
+
+    def dataset(self, spec: TableSpec) -> ds.Dataset:
+        """Return the archived rows of a table, to be read in parts. Columns that a file lacks are null."""
+        files = [self._storage.file_path(file.path) for file in self.files() if file.spec is spec]
+        if not files:
+            return ds.dataset(spec.schema.empty_table())
+        schema, filesystem = without_metadata(spec.schema), self._storage.arrow_filesystem()
+        return ds.FileSystemDataset.from_paths(files, schema, ds.ParquetFileFormat(), filesystem)
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows of each file."""

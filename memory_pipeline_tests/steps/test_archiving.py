@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from memory_pipeline.analytics import Warehouse
 from memory_pipeline.checks import CheckContext, all_checks, run_checks
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.scopes import Scope
@@ -300,6 +301,19 @@ def test_a_damaged_file_is_named_and_nothing_is_restored(archived: Lake) -> None
     with pytest.raises(DamagedError, match=file.path):
         restore(archived)
     assert archived.tables.read(MESSAGES).num_rows == 0
+
+
+def test_sql_reads_the_archive(archived: Lake) -> None:
+    def rows(name: str) -> int:
+        return int(Warehouse(archived).query(f"stg_{name}").num_rows)
+
+    moved = archive(archived)
+    for name in ("messages", "facts", "summaries"):
+        assert rows(f"archived_{name}") == len(moved[name])
+    assert Warehouse(archived).query("stg_archived_messages").schema == Warehouse(archived).query("stg_messages").schema
+    assert rows("messages") == 0
+    restore_all(archived)
+    assert (rows("archived_messages"), rows("messages")) == (0, len(moved["messages"]))
 
 
 def _operate(root: str, operation: str, most: int, done: Any = None) -> None:
