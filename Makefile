@@ -10,6 +10,9 @@ unexport PYTHONDONTWRITEBYTECODE
 MINUTES ?= 60
 SEED ?= 1
 
+# The port of `make dev`.
+PORT ?= 3000
+
 # The agents of `make test-cluster`, and the days on which they speak.
 AGENTS ?= 1000
 DAYS ?= 366
@@ -37,9 +40,10 @@ demo: .venv/.installed  ## Run a sample year through the whole chain and show wh
 	@mkdir -p .dagster && cp deploy/dagster.yaml .dagster/
 	@DAGSTER_HOME=$(CURDIR)/.dagster $(BIN)/memory-pipeline demo --root ./demo-lake
 
-dev: .venv/.installed  ## Open the demo's lake in Dagster, on http://localhost:3000
+dev: .venv/.installed  ## Open the demo's lake in Dagster, on http://localhost:3000; make dev PORT=3001 takes another port
 	@mkdir -p .dagster && cp deploy/dagster.yaml .dagster/
-	DAGSTER_HOME=$(CURDIR)/.dagster MEMORY_PIPELINE_ROOT=$${MEMORY_PIPELINE_ROOT:-./demo-lake} $(BIN)/dagster dev
+	@$(BIN)/python -c 'import socket, sys; sys.exit(socket.socket().connect_ex(("127.0.0.1", $(PORT))) == 0 and "port $(PORT) is taken; choose another one: make dev PORT=3001")'
+	DAGSTER_HOME=$(CURDIR)/.dagster MEMORY_PIPELINE_ROOT=$${MEMORY_PIPELINE_ROOT:-./demo-lake} $(BIN)/dagster dev --port $(PORT)
 
 quick: export MYPY_NUM_WORKERS = 2
 quick: lint types  ## Lint, types and the tests of pure logic: the inner loop, in less than a minute

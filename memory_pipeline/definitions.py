@@ -14,6 +14,7 @@ import dagster as dg
 from memory_pipeline.defs.assets.consolidation import consolidation_asset, promotion_asset
 from memory_pipeline.defs.assets.grains import grain_assets
 from memory_pipeline.defs.assets.marts import mart_assets
+from memory_pipeline.defs.history import history_jobs
 from memory_pipeline.defs.jobs import (
     asset_checks,
     consolidation_schedule,
@@ -65,7 +66,7 @@ def build_definitions(
     return dg.Definitions(
         assets=[*grains.values(), promotion, consolidation, *marts, working_memory(hourly, partitions)],
         asset_checks=asset_checks(hourly, partitions),
-        jobs=[expiring],
+        jobs=[expiring, *history_jobs(partitions)],
         schedules=[
             consolidation_schedule(consolidation, partitions, start, calendar.timezone, clock),
             *daily_schedules(promotion, expiring, calendar.timezone),

@@ -33,7 +33,7 @@ COMMANDS = [
     "mcp", "eval", "status", "sql", "config", "demo", "vacuum", "check", "repair", "forget", "verify-erasure", "expire",
     "agents", "users", "members", "capture", "extract", "share", "unshare", "shares", "team", "sessions",
     "contexts", "receipt", "receipts", "redact", "trace", "correct", "corrections", "undo", "rollback", "restore",
-    "rebuild", "export", "reembed", "serve", "tokens", "ui", "install",
+    "rebuild", "export", "reembed", "serve", "tokens", "ui", "dagster", "install",
 ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from memory_pipeline.cli import (  # noqa: F401  # each module adds its commands
     check,
     coding_agents,
     contexts,
+    dagster,
     erase,
     evaluate,
     expiring,

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import dagster as dg
 
 from memory_pipeline.analytics import models_of, stale_marts
+from memory_pipeline.defs.assets.grains import UNITS
 from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.defs.run_requests import (
@@ -201,7 +202,9 @@ def roll_up_sensor(
         until = rolls.next_look(lake.calendar, now).isoformat()
         return dg.SensorResult(
             run_requests=requests,
-            skip_reason=None if requests else "\n".join([_skip_reason(rolls), *lines]),
+            skip_reason=None
+            if requests
+            else "\n".join([_skip_reason(rolls), *_held(rolls.held(lake.calendar, statuses, now)), *lines]),
             # New runs change the inputs, so their digest is stored only if there are none.
             cursor=written_cursor({**rolls.to_record(), _SEEN: "" if requests else seen, _UNTIL: until}),
             asset_events=list(observations(changes, partitions)),
@@ -250,6 +253,19 @@ def _failing(rolls: RollUps) -> list[str]:
     failure = rolls.marts.failure
     marts = [f"marts: {failure_text(failure)}"] if failure and failure.is_failing else []
     return [*failing_lines(rolls.attempts.failing()), *marts]
+
+
+#: How often late data of a grain is summarized.
+_ONCE = {Grain.DAILY: "an hour", Grain.WEEKLY: "a day"}
+
+
+def _held(held: Mapping[Grain, tuple[int, datetime]]) -> list[str]:
+    """Return a line for each grain of which periods with late data wait."""
+    return [
+        f"{counted(count, UNITS[grain])} {'waits' if count == 1 else 'wait'} until {gate:%A %Y-%m-%d %H:%M} UTC, "
+        f"because late data of {UNITS[grain]}s is summarized once {_ONCE.get(grain, 'a week')}"
+        for grain, (count, gate) in held.items()
+    ]
 
 
 def _skip_reason(rolls: RollUps) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -91,10 +92,16 @@ def test_weeks_over_the_turn_of_a_year(ticking: Ticking) -> None:
 
     say(ticking, datetime(2026, 12, 18, 9, tzinfo=UTC))  # late by seven weeks
     again: dict[str, list[str]] = defaultdict(list)
+    reasons: list[str] = []
     for later in (0, 1, 6):
         ticking.now += later * DAY
         for grain, periods in settle(ticking).items():
             again[grain] += periods
+        reasons.append(ticking.reasons[ROLL_UPS] or "")
+    line = "1 day waits until Monday 2027-02-01 01:05 UTC, because late data of days is summarized once an hour"
+    assert line in reasons[0].splitlines()
+    assert re.search(r"1 month waits until Monday 2027-02-08 00:05 UTC, .* once a week", reasons[1])
+    assert "waits until" not in reasons[-1]
     del again["marts"]
     assert again == {
         "working": ["2026-12-18T09"],

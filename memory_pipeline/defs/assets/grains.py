@@ -39,7 +39,7 @@ _NUMBERS = (
     "for a model; `refused`: rejected parts of model answers; `refused_because`: their number by reason"
 )
 _COMPRESSION = "; `compression`: tokens of the summaries per token of their sources"
-_UNITS = {
+UNITS = {
     Grain.DAILY: "day",
     Grain.WEEKLY: "week",
     Grain.MONTHLY: "month",
@@ -155,8 +155,8 @@ def _specs(grain: Grain, partitions: Partitions) -> Iterator[dg.AssetSpec]:
         yield dg.AssetSpec(
             partitions.asset(table),
             deps=[partitions.asset(table_asset(finer))],
-            description=f"One summary per agent and {_UNITS[grain]}, from {table_asset(finer)}. Each point cites its "
-            f"sources. A summary is computed when the {_UNITS[grain]} has closed, and again if late data changes its "
+            description=f"One summary per agent and {UNITS[grain]}, from {table_asset(finer)}. Each point cites its "
+            f"sources. A summary is computed when the {UNITS[grain]} has closed, and again if late data changes its "
             f"sources.{_NUMBERS}{_COMPRESSION}.",
             group_name=Group.GRAINS.value,
             kinds={"deltalake"},

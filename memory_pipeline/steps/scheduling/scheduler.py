@@ -53,9 +53,14 @@ def last_gate(calendar: Calendar, grain: Grain, now: datetime) -> datetime:
     if finer is None:
         accepted = ", ".join(SUMMARY_GRAINS)
         raise InputError(f"grain {grain} has no gates: hours are requested at once; accepted grains: {accepted}")
+    return _gates(calendar, finer, now)[0]
+
+
+def _gates(calendar: Calendar, finer: Grain, now: datetime) -> tuple[datetime, datetime]:
+    """Return the gates before and after `now` of the grain above `finer`."""
     span = min(finer, Grain.WEEKLY, key=lambda grain: grain.rank)
-    began = calendar.ancestor(hour_of(now - SETTLING), span)
-    return calendar.bounds(began)[0] + SETTLING
+    before, after = calendar.bounds(calendar.ancestor(hour_of(now - SETTLING), span))
+    return before + SETTLING, after + SETTLING
 
 
 def settled_at(calendar: Calendar, period: Period) -> datetime:
@@ -263,6 +268,17 @@ class RollUps:
         failures = self.attempts.failures[grain]
         failing = {period for period in ready if period in failures and failures[period].is_failing}
         return requests, running | (ready - failing) | {period for request in requests for period in request.periods}
+
+    def held(
+        self, calendar: Calendar, statuses: Mapping[Grain, GrainStatus], now: datetime
+    ) -> dict[Grain, tuple[int, datetime]]:
+        """Return how many periods with late data wait for their gate, and when that is, by grain."""
+        found = {}
+        for grain in SUMMARY_GRAINS:
+            taken = self.due.get(grain, set()) | self.attempts.under_way(grain) | set(statuses[grain].unfinished)
+            if (count := len(set(statuses[grain].pending) - taken)) and grain.finer is not None:
+                found[grain] = count, _gates(calendar, grain.finer, now)[1]
+        return found
 
     def _retry(self, grain: Grain, periods: set[Period], now: datetime) -> list[Request]:
         requests = self.attempts.ask(grain, periods, now)
