@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Rejection
 from memory_pipeline.domain.graph.operations import Edit
+from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.periods import Grain, hour_of
@@ -318,6 +319,7 @@ def _redact_files(lake: Lake, done: Redaction, *, dry_run: bool) -> None:
         done.places["sessions"] += store.redact(dry_run=dry_run)
         if not dry_run:
             store.database.compact()
+    _redact_archive(lake, done, dry_run=dry_run)
     done.places["read_receipts"] += _redact_receipts(lake, dry_run=dry_run)
     done.places["sessions"] += redact_saved(lake.storage, lake.redactor_of, dry_run=dry_run)
     for scope, folder, names in collections_of(lake):
@@ -325,6 +327,29 @@ def _redact_files(lake: Lake, done: Redaction, *, dry_run: bool) -> None:
             count = redact_items(lake, folder, name, lake.redactor_of(scope.workspace_id), dry_run=dry_run)
             done.places["collections"] += count
     done.places += Counter()  # without zeros
+
+
+def _redact_archive(lake: Lake, done: Redaction, *, dry_run: bool) -> None:
+    """Redact the rows that retention has archived. Facts are not made again: their texts are redacted as they are."""
+    for file in lake.archived.files():
+        rows = lake.archived.read(file)
+        before = [] if rows is None else rows.to_pylist()
+        changes = [_redacted(_redactor(lake, row, file.spec), row, file.spec) for row in before]
+        if rows is None or not any(changes):
+            continue
+        done.places["archive"] += sum(map(bool, changes))
+        done.kinds.update(kind for one in changes for kind in kinds_in(json.dumps(one, default=str)))
+        if dry_run:
+            continue
+        after = [_restated(row, changed) if changed else row for row, changed in zip(before, changes, strict=True)]
+        scope = Scope(*(before[0][name] for name in SCOPE_COLUMNS))
+        lake.archived.replace(file, scope, pa.Table.from_pylist(after, schema=rows.schema))
+
+
+def _restated(row: dict[str, Any], changed: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with changed texts: with another digest, and without the vector of the old text."""
+    other = {"digest": digest(row["digest"], json.dumps(changed, default=str))} if row.get("digest") else {}
+    return row | changed | other | {name: None for name in ("vector", "embed_model") if name in row}
 
 
 def _redact_receipts(lake: Lake, *, dry_run: bool) -> int:

@@ -20,6 +20,7 @@ from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget, verify
+from memory_pipeline.erasure.redaction import redact
 from memory_pipeline.errors import DamagedError, LakeError
 from memory_pipeline.lake.erasures import begin_erasure
 from memory_pipeline.lake.files.storage import Storage
@@ -35,6 +36,7 @@ from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, PROCESSES, START, conversation, run, table_rows, write
 from memory_pipeline_tests.effort import IS_THOROUGH
+from memory_pipeline_tests.secret_samples import SECRETS
 
 if TYPE_CHECKING:
     from memory_pipeline.erasure import ErasureReport
@@ -424,6 +426,26 @@ def test_an_erased_agent_leaves_no_file_in_the_archive(archived: Lake, models: M
         archived.storage.folders("archive")
         == [file.path.split("/")[1] for file in archived.archived.files(Scope("acme", "sales"))][:1]
     )
+
+
+def test_a_secret_is_redacted_in_the_archive(root: str, models: Models) -> None:
+    lake, key = Lake(root), SECRETS["github-token"]
+    lake.ensure()
+    lake.storage.write(CONFIGURATION, f"defaults: {{secrets: {{redact: 'off'}}}}\n{ALL_ARCHIVED}".encode())
+    write(lake, *TALKS, conversation(f"Please keep in mind that my key is {key}.", conversation_id="c9"), now=LATER)
+    run(lake, models, LATER)
+    expire_at(lake)
+    assert key in _texts(lake)
+    lake.storage.write(CONFIGURATION, ALL_ARCHIVED.encode())
+    lake = Lake(root)
+    assert redact(lake, models, LATER, dry_run=True).places["archive"] > 1
+    assert redact(lake, models, LATER).places["archive"] > 1
+    assert key not in _texts(lake)
+    assert "archive" not in redact(lake, models, LATER).places
+    restore_all(lake)
+    assert key not in _texts(lake)
+    run(lake, models, LATER)
+    assert_sound(lake)
 
 
 def test_a_verification_reads_the_archive(archived: Lake, models: Models) -> None:
