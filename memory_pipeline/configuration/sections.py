@@ -369,6 +369,7 @@ class DefaultsSection(Level):
     secrets: Secrets = Secrets()
     previews: bool = True
     receipts: Receipts = "30d"
+    archive: str = ""
 
 
 class ConfigurationDocument(Record):

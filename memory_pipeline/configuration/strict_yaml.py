@@ -42,6 +42,7 @@ _BELONGS = {
     "budget": "set budget in a workspace, or in defaults for all of them",
     "embedding": "set embedding in defaults, and its api_key in a workspace",
     "max_concurrency": "set max_concurrency once for the lake, in defaults",
+    "archive": "set archive once for the lake, in defaults",
     "max_tokens": "set max_tokens in injection; the limit of a model's answer is max_output_tokens",
     "receipts": "set receipts in a workspace, or in defaults for all of them",
     "previews": "set previews in a workspace, or in defaults for all of them",

@@ -46,6 +46,7 @@ class Configuration:
         source: address of the file.
         max_concurrency: maximum number of concurrent requests to models.
         embedding: the lake's embedder. A workspace may set only its API key (:meth:`embedding_key`).
+        archive: where the archive of retention is, a folder or ``s3://bucket/prefix``; empty for the lake itself.
         uses_models: whether a model computes any memory. Models that only help reading (:meth:`injection`) do not
             count.
     """
@@ -53,6 +54,7 @@ class Configuration:
     source: str
     max_concurrency: int
     embedding: Embedding
+    archive: str
     uses_models: bool
     _workspaces: Mapping[str, Workspace]
     _other_workspaces: Workspace
@@ -85,6 +87,7 @@ class Configuration:
             source=source,
             max_concurrency=document.defaults.max_concurrency,
             embedding=embedding,
+            archive=document.defaults.archive,
             uses_models=not embedding.is_deterministic
             or any(workspace.uses_models for workspace in (others, *resolution.workspaces.values())),
             _workspaces=resolution.workspaces,
@@ -182,6 +185,7 @@ class Configuration:
             "agent_id": scope.agent_id,
             "source": self.source,
             "max_concurrency": self.max_concurrency,
+            "archive": self.archive,
             "budget": budget.model_dump(mode="json") if budget else None,
             "retention": self.retention(scope.workspace_id).describe(),
             "secrets": self.secrets(scope.workspace_id).model_dump(mode="json"),

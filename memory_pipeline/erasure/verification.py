@@ -23,6 +23,7 @@ from memory_pipeline.erasure.scanner import hex_of
 from memory_pipeline.erasure.sessions import entries_of
 from memory_pipeline.erasure.subject_matcher import SubjectMatcher
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.archived_rows import ARCHIVED
 from memory_pipeline.lake.collections.collection import collections_of
 from memory_pipeline.lake.index.lance_internals import holds_rows, is_manifest, is_named, table_of
 from memory_pipeline.lake.index.lance_tables import Databases, run_coroutine
@@ -186,6 +187,7 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
     for path in _folders(lake, files):
         _note(result, f"{path}/", matcher.in_path(path))
     purged = {name for part in receipt.removed if part.place in ("index", "collections") for name in part.partitions}
+    _search_other_archive(lake, matcher, result)
     databases = Databases(lake.storage)
     # An erasure deletes indices that no version reads, so a later one was made from rows without the subject.
     later = _indices_after_erasures(lake)
@@ -233,16 +235,17 @@ def _remedies(lake: Lake, result: Verification) -> list[str]:
 
 
 def old_versions(lake: Lake) -> list[str]:
-    """Return a remark if the store may keep versions of deleted or overwritten files."""
-    is_versioned = lake.storage.is_versioned()
-    if is_versioned is False:
-        return []
-    keeps = "keeps versions" if is_versioned else "does not let these keys see whether it keeps versions"
-    text = (
-        f"the bucket of {lake.storage.uri} {keeps} of files that were deleted or overwritten; forgotten data stays in "
-        "them until a lifecycle rule or an administrator deletes noncurrent versions: see docs/s3.md"
-    )
-    return [text]
+    """Return a remark for each store of the lake that may keep versions of deleted or overwritten files."""
+    remarks = []
+    for storage in dict.fromkeys((lake.storage, lake.archived.storage)):
+        is_versioned = storage.is_versioned()
+        if is_versioned is not False:
+            keeps = "keeps versions" if is_versioned else "does not let these keys see whether it keeps versions"
+            remarks.append(
+                f"the bucket of {storage.uri} {keeps} of files that were deleted or overwritten; forgotten data "
+                "stays in them until a lifecycle rule or an administrator deletes noncurrent versions: see docs/s3.md"
+            )
+    return remarks
 
 
 def _searched(matcher: SubjectMatcher, path: str, data: bytes) -> Counter[str]:
@@ -317,6 +320,16 @@ def _search_table(
         if path not in later:
             result.unsearched.append(f"{path}: no version reads it")
     result.unsearched += [f"{lance.path}: {problem}" for problem in problems if clean or not problem.endswith(DELETED)]
+
+
+def _search_other_archive(lake: Lake, matcher: SubjectMatcher, result: Verification) -> None:
+    """Search the archive, if it is outside of the lake."""
+    storage = lake.archived.storage
+    for entry in storage.list(ARCHIVED) if storage is not lake.storage else ():
+        data = storage.read(entry.path) or b""
+        result.places[ARCHIVED] += 1
+        result.bytes += len(data)
+        _note(result, storage.locate(entry.path), _searched(matcher, entry.path, data))
 
 
 def _indices_after_erasures(lake: Lake) -> set[str]:

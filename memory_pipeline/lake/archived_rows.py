@@ -90,10 +90,14 @@ class RestoredRows:
 
 
 class ArchivedRows:
-    """Reads and writes the archive of a lake."""
+    """Reads and writes the archive of a lake.
+
+    Attributes:
+        storage: where it is: the lake, or another folder or bucket.
+    """
 
     def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+        self.storage = storage
 
     def files(
         self,
@@ -107,7 +111,7 @@ class ArchivedRows:
         owner = agent or scope
         folder = "/".join(part for part in (ARCHIVED, owner and folder_name(owner.own), place, period) if part)
         found = []
-        for entry in self._storage.list(folder):
+        for entry in self.storage.list(folder):
             name = _FILE.fullmatch(entry.path)
             if name and name["place"] in PLACES and (scope is None or scope.key == name["scope"]):
                 place_and_period = name["place"], name["period"]
@@ -121,7 +125,7 @@ class ArchivedRows:
         Raises:
             DamagedError: it cannot be read.
         """
-        data = self._storage.read(file.path)
+        data = self.storage.read(file.path)
         if data is None:
             return None
         schema = file.spec.schema
@@ -134,7 +138,7 @@ class ArchivedRows:
             return pa.table(dict(zip(schema.names, columns, strict=True))).cast(schema)
         except _UNREADABLE as error:
             raise DamagedError(
-                f"{self._storage.locate(file.path)} cannot be read ({error}); restore the file from a "
+                f"{self.storage.locate(file.path)} cannot be read ({error}); restore the file from a "
                 "backup, or delete it"
             ) from error
 
@@ -149,10 +153,10 @@ class ArchivedRows:
 
     def dataset(self, spec: TableSpec) -> ds.Dataset:
         """Return the archived rows of a table, to be read in parts. Columns that a file lacks are null."""
-        files = [self._storage.file_path(file.path) for file in self.files() if file.spec is spec]
+        files = [self.storage.file_path(file.path) for file in self.files() if file.spec is spec]
         if not files:
             return ds.dataset(spec.schema.empty_table())
-        schema, filesystem = without_metadata(spec.schema), self._storage.arrow_filesystem()
+        schema, filesystem = without_metadata(spec.schema), self.storage.arrow_filesystem()
         return ds.FileSystemDataset.from_paths(files, schema, ds.ParquetFileFormat(), filesystem)
 
     def tables(self) -> Iterator[pa.Table]:
@@ -171,7 +175,7 @@ class ArchivedRows:
         while rows.num_rows:
             number += 1
             path = f"{folder}/{scope.key}-{number}-{rows.num_rows}.parquet"
-            if self._storage.create(path, _data(rows)):
+            if self.storage.create(path, _data(rows)):
                 return path
         return None
 
@@ -182,30 +186,30 @@ class ArchivedRows:
         """
         path = f"{file.path.rpartition('/')[0]}/{file.scope}-{file.number}-{rows.num_rows}.parquet"
         if path == file.path:
-            self._storage.write(path, _data(rows))
+            self.storage.write(path, _data(rows))
             return
-        if rows.num_rows and not self._storage.create(path, _data(rows)):
+        if rows.num_rows and not self.storage.create(path, _data(rows)):
             self.add(scope, file.place, file.period, rows)  # it is there, unless two runs had the same number
-        self._storage.delete([file.path])
+        self.storage.delete([file.path])
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files, and folders that are then empty."""
-        self._storage.delete(paths)
-        self._storage.prune(ARCHIVED)
+        self.storage.delete(paths)
+        self.storage.prune(ARCHIVED)
 
     def note_restored(self, scope: Scope, rows: RestoredRows) -> None:
         """Note which rows of a scope are restored, before they are."""
         record = {"until": rows.until.isoformat(), "periods": rows.periods}
         folder, number = f"{ARCHIVED}/{folder_name(scope.own)}/{_RESTORED}", 1
-        while not self._storage.create(f"{folder}/{scope.key}-{number}.json", json.dumps(record).encode()):
+        while not self.storage.create(f"{folder}/{scope.key}-{number}.json", json.dumps(record).encode()):
             number += 1
 
     def restored(self) -> Iterator[tuple[str, RestoredRows]]:
         """Yield what is restored, each with the path of its file."""
-        for agent in self._storage.folders(ARCHIVED):
-            for name in self._storage.names(f"{ARCHIVED}/{agent}/{_RESTORED}"):
+        for agent in self.storage.folders(ARCHIVED):
+            for name in self.storage.names(f"{ARCHIVED}/{agent}/{_RESTORED}"):
                 path = f"{ARCHIVED}/{agent}/{_RESTORED}/{name}"
-                data = self._storage.read(path)
+                data = self.storage.read(path)
                 if data is not None:
                     record = json.loads(data)
                     until = datetime.fromisoformat(record["until"])

@@ -488,7 +488,8 @@ class Lake:
         """The rows that retention has archived."""
         from memory_pipeline.lake.archived_rows import ArchivedRows
 
-        return ArchivedRows(self.storage)
+        address = self.configuration().archive
+        return ArchivedRows(Storage(address) if address else self.storage)
 
     @cached_property
     def ledger(self) -> Ledger:

@@ -183,7 +183,7 @@ def refused(text: str) -> list[str]:
             (
                 "line 1: defaults.single_valued: unknown key; accepted: completion, extraction, summaries, "
                 "graph, injection, memories, per_user, timezone, language, capture, "
-                "max_concurrency, embedding, budget, retention, secrets, previews, receipts; "
+                "max_concurrency, embedding, budget, retention, secrets, previews, receipts, archive; "
                 "set single_valued in graph"
             ),
         ),

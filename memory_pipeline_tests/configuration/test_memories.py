@@ -165,7 +165,7 @@ def test_a_model_that_only_consolidates_counts_as_used() -> None:
             (
                 "line 1: defaults.hot_entries: unknown key; accepted: completion, extraction, summaries, "
                 "graph, injection, memories, per_user, timezone, language, capture, "
-                "max_concurrency, embedding, budget, retention, secrets, previews, receipts; "
+                "max_concurrency, embedding, budget, retention, secrets, previews, receipts, archive; "
                 "set hot_entries in memories"
             ),
         ),

@@ -448,6 +448,50 @@ def test_a_secret_is_redacted_in_the_archive(root: str, models: Models) -> None:
     assert_sound(lake)
 
 
+@pytest.mark.parametrize("is_whole_lake", [False, True])
+def test_the_archive_is_in_a_bucket(s3_root: str, root: str, models: Models, is_whole_lake: bool) -> None:
+    """The lake is in the bucket, or only its archive."""
+    lake = Lake(s3_root if is_whole_lake else root)
+    lake.ensure()
+    place = "" if is_whole_lake else f"defaults: {{archive: '{s3_root}'}}\n"
+    lake.storage.write(CONFIGURATION, f"{place}{ALL_ARCHIVED}".encode())
+    write(lake, *TALKS, now=LATER)
+    run(lake, models, LATER)
+    before = memory(lake)
+    done = expire_at(lake)
+    assert done.archived > 0
+    assert archive(lake)["messages"]
+    files = Storage(s3_root).list("archive")
+    assert len(files) > 5
+    assert is_whole_lake or not lake.storage.list("archive")
+    receipt = forget(lake, models, Subject.conversation(ACME, "c2"), LATER)
+    assert _found(lake, receipt) == []
+    left = [one.path for one in Storage(s3_root).list("archive") if one.path.endswith(".parquet")]
+    stored = [pq.read_table(pa.BufferReader(Storage(s3_root).read(path))).to_pylist() for path in left]
+    assert "passport" not in str(stored)
+    restore_all(lake)
+    assert not [one for one in Storage(s3_root).list("archive") if one.path.endswith(".parquet")]
+    after = {row["id"] for row in lake.tables.read(MESSAGES).to_pylist()}
+    assert len(after) == len(before["messages"]) - 1
+    assert _found(lake, receipt) == []
+    assert "passport" not in str(memory(lake))
+
+
+def test_a_verification_reads_an_archive_elsewhere(s3_root: str, root: str, models: Models) -> None:
+    lake = Lake(root)
+    lake.ensure()
+    lake.storage.write(CONFIGURATION, f"defaults: {{archive: '{s3_root}'}}\n{ALL_ARCHIVED}".encode())
+    write(lake, *TALKS, now=LATER)
+    run(lake, models, LATER)
+    expire_at(lake)
+    stolen = {one.path: Storage(s3_root).read(one.path) for one in Storage(s3_root).list("archive")}
+    receipt = forget(lake, models, Subject.person("acme", ["Milo"]), LATER)
+    assert _found(lake, receipt) == []
+    for path, data in stolen.items():
+        Storage(s3_root).write(path, data or b"")
+    assert any(s3_root in one for one in _found(lake, receipt))
+
+
 def test_a_verification_reads_the_archive(archived: Lake, models: Models) -> None:
     copies = {file.path: archived.storage.read(file.path) or b"" for file in archived.archived.files()}
     receipt = forget(archived, models, Subject.person("acme", ["Milo"]), LATER)
