@@ -86,7 +86,7 @@ def kept(made_once: Path, root: str) -> Lake:
 @pytest.fixture
 def archived(made_once: Path, shared_folder: SharedFolder, root: str) -> Lake:
     """The same, after they have moved there."""
-    folder = shared_folder("archived", lambda path: expire_at(Lake(str(shutil.copytree(made_once, path)))))
+    folder = shared_folder("archiving-expired", lambda path: expire_at(Lake(str(shutil.copytree(made_once, path)))))
     return Lake(shutil.copytree(folder, root))
 
 
