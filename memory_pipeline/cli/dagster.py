@@ -53,7 +53,7 @@ def report(root: str | None, as_json: bool) -> None:
 
 @command(dagster)
 def prune(root: str | None, as_json: bool, days: int = 30) -> None:
-    """Delete finished runs that are older than some days, with their events.
+    """Delete finished runs of the grains that are older than some days, with their events.
 
     Partitions of which only these runs told are reported again, so that none looks missing. The files of SQLite shrink.
 

@@ -32,6 +32,11 @@ from memory_pipeline.steps.results import PartitionResult
 
 DATA_VERSION = "dagster/data_version"
 _FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+_OF_ASSETS = (
+    dg.DagsterEventType.ASSET_MATERIALIZATION,
+    dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED,
+    dg.DagsterEventType.ASSET_OBSERVATION,
+)
 #: Runs that are read at once.
 _BATCH = 500
 #: Days of history that are kept.
@@ -87,33 +92,49 @@ def prune_history(
     partitions: Partitions,
     days: int = DAYS,
 ) -> Pruned:
-    """Delete finished runs of this location that are older, with their events; then report what only they told of.
+    """Delete finished runs of this lake's grains that are older, with their events; report what only they told of.
 
-    Runs of other locations stay. In SQLite, the files shrink.
+    A run that has to do with any other asset, or with none, stays: an instance may belong to several projects. Safe to
+    interrupt and to repeat. In SQLite, the files shrink.
 
     Raises:
         InputError: `days` is not at least 1.
     """
     count_of("days", days, LEAST_DAYS, 36_500)
     before, deleted, files = datetime.now(UTC) - timedelta(days=days), 0, _files_of_sqlite(instance)
-    while True:
-        filters = dg.RunsFilter(statuses=[*_FINISHED], tags=dict(partitions.tags), created_before=before)
-        found = instance.get_run_records(filters, limit=_BATCH)
-        records = [one for one in found if partitions.has_run(one.dagster_run)]
-        if not records:
-            break
-        for record in records:
-            instance.delete_run(record.dagster_run.run_id)
-            if files is not None:  # Dagster empties the file of a run, and leaves it
-                (files / "runs" / f"{record.dagster_run.run_id}.db").unlink(missing_ok=True)
-        deleted += len(records)
-        _log.info("%s runs deleted", f"{deleted:,}")
-    reported = report_lake(lake, instance, partitions) if deleted else 0
+    filters, cursor, own = dg.RunsFilter(statuses=[*_FINISHED], created_before=before), None, _own_assets(partitions)
+    old: list[str] = []
+    while found := instance.get_run_records(filters, limit=_BATCH, cursor=cursor):
+        cursor = found[-1].dagster_run.run_id
+        old += [run_id for one in found if _is_own(instance, run_id := one.dagster_run.run_id, own)]
+    for run_id in old:
+        instance.delete_run(run_id)
+        if files is not None:  # Dagster empties the file of a run, and leaves it
+            (files / "runs" / f"{run_id}.db").unlink(missing_ok=True)
+        deleted += 1
+        if deleted % _BATCH == 0:
+            _log.info("%s of %s runs deleted", f"{deleted:,}", f"{len(old):,}")
+    # Also if nothing was deleted: an earlier attempt may have been killed before this.
+    reported = report_lake(lake, instance, partitions)
     if deleted and files is not None:
         for file in (files / "runs.db", files / "runs" / "index.db"):
             with closing(connect(file)) as connection:
                 connection.execute("VACUUM")
     return Pruned(deleted, reported)
+
+
+def _own_assets(partitions: Partitions) -> frozenset[dg.AssetKey]:
+    """Return the keys of the assets that are reported again: those of the grains. Other runs are one a night."""
+    names = {MESSAGES_ASSET, GRAPH_ASSET, MEMORIES_ASSET}
+    names |= {name for grain in Grain for name in (table_asset(grain), index_asset(grain))}
+    return frozenset(map(partitions.asset, names))
+
+
+def _is_own(instance: dg.DagsterInstance, run_id: str, own: frozenset[dg.AssetKey]) -> bool:
+    """Return whether a run has to do with assets, and with none but these."""
+    entries = instance.all_logs(run_id, of_type={*_OF_ASSETS})
+    keys = {entry.dagster_event.asset_key for entry in entries if entry.dagster_event is not None}
+    return bool(keys) and keys <= own
 
 
 def _ledger(lake: Lake) -> Iterator[tuple[Grain, str, list[tuple[Period, LedgerEntry]]]]:

@@ -86,12 +86,59 @@ def test_old_runs_are_deleted_and_nothing_looks_missing(
         done = prune_history(lake, instance, partitions)
         assert done.runs > 0
         assert done.reported > 0
-        assert instance.get_runs_count() == 0
+        assert [run.tags["memory_pipeline/made"] for run in instance.get_runs()] == ["consolidation"]
         assert shown(instance, lake) == before
         files = [one.name for one in Path(instance.root_directory).rglob("*.db")]
-        assert sorted(files) == [".db", "index.db", "runs.db", "schedules.db"]  # the first has events without a run
+        kept = [f"{run.run_id}.db" for run in instance.get_runs()]
+        assert sorted({*files} - {*kept}) == [
+            ".db",
+            "index.db",
+            "runs.db",
+            "schedules.db",
+        ]  # the first has events without a run
         with pytest.raises(InputError, match="days 0 is not accepted"):
             prune_history(lake, instance, partitions, 0)
+
+
+@dg.asset(name="other_table")
+def another_project() -> None:
+    """An asset of another project in the same instance."""
+
+
+@dg.op
+def only_an_op() -> None:
+    """Belongs to no asset."""
+
+
+@dg.job
+def job_of_another_project() -> None:
+    only_an_op()
+
+
+def test_runs_of_other_projects_stay_and_a_killed_prune_is_made_up_for(
+    root: str, models: Models, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(root)
+    write(lake, conversation("I moved to Porto."))
+    with DagsterRunner(lake, Settings(root=root), models, instance) as runner:
+        list(run_all(lake, models, NOW, runner=runner, builds_marts=False))
+        others = [dg.materialize([another_project], instance=instance).run_id for _ in range(3)]
+        others.append(job_of_another_project.execute_in_process(instance=instance).run_id)
+        partitions = Partitions(lake.start, lake.calendar)
+        before = shown(instance, lake)
+        later = SimpleNamespace(now=lambda _: datetime.now(UTC) + timedelta(days=40))
+        monkeypatch.setattr(history, "datetime", later)
+        monkeypatch.setattr(history, "_BATCH", 2)
+        with monkeypatch.context() as killed:
+            killed.setattr(history, "report_lake", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                prune_history(lake, instance, partitions)
+        assert shown(instance, lake) != before
+        assert prune_history(lake, instance, partitions).reported > 0
+        assert shown(instance, lake) == before
+        left = {run.run_id for run in instance.get_runs() if run.tags.get("memory_pipeline/made") != "consolidation"}
+        assert left == set(others)
+        assert instance.get_latest_materialization_event(dg.AssetKey("other_table")) is not None
 
 
 def test_the_jobs_do_the_same(lake: Lake, instance: dg.DagsterInstance) -> None:
